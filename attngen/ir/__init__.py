@@ -1,0 +1,1 @@
+"""The intermediate representations: what (attention), how (schedule), what × how (kernel)."""

@@ -1,0 +1,66 @@
+"""AttentionIR: *what* is computed, with every default filled in and no word on how.
+
+For each batch element and head h, with kv head h // (heads / kv_heads)::
+
+    dot   = query_scale * (q · k)
+    s     = score(dot, h, q, k)                      in units of `base`
+    p     = mask(q, k) ? base**(s - row_max) : 0
+    out   = sum(p * v) / (sum(p) + sink term)        0 for a row that may attend to nothing
+    lse   = ln(base) * (row_max + log_base(sum(p)))  -inf for such a row; the sink is not in it
+
+Positions: query i of q_len stands at kv_len - q_len + i (``bottom_right``) or i (``top_left``);
+key j stands at j. `elaborate` produces base ``e`` with the scale in `score`; the passes move
+linear factors into `query_scale` and change to base ``2``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from attngen.dtypes import DType
+from attngen.ir.expr import Expr
+
+Alignment: TypeAlias = Literal["bottom_right", "top_left"]
+Base: TypeAlias = Literal["e", "2"]
+Output: TypeAlias = Literal["out", "lse"]
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionIR:
+    """One attention layer or core; see the module docstring for its meaning.
+
+    Attributes:
+        name: the spec's name, a Python identifier.
+        d_model: width of x and of the layer's output; None for a core (q, k, v in, o out).
+        head_dim: width of a query or key head; `value_dim`: width of a value head.
+        mask: truth value over q, k, q_len, kv_len; ``Const(True)`` where all attend to all.
+        sink: whether a learned logit per head joins the softmax denominator.
+        outputs: ``("out",)`` or ``("out", "lse")``: what a call returns without being asked.
+    """
+
+    name: str
+    dtype: DType
+    heads: int
+    kv_heads: int
+    head_dim: int
+    value_dim: int
+    d_model: int | None
+    query_scale: float
+    score: Expr
+    mask: Expr
+    alignment: Alignment
+    sink: bool
+    base: Base
+    outputs: tuple[Output, ...]
+    description: str = ""
+
+    @property
+    def group(self) -> int:
+        """Query heads that share one kv head."""
+        return self.heads // self.kv_heads
+
+    @property
+    def scope(self) -> Literal["layer", "core"]:
+        """Whether projections are part of the unit."""
+        return "core" if self.d_model is None else "layer"

@@ -1,0 +1,124 @@
+"""KernelIR: what × how, ready to be printed. No decision is left and no target syntax is in it.
+
+A program is a tuple of kernels; each kernel names the algorithm (and so the template), its sizes,
+and its sections as expressions. `SourcePackage` is what emission makes of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from attngen.dtypes import DType
+from attngen.ir.attention import AttentionIR
+from attngen.ir.expr import Expr
+
+
+@dataclass(frozen=True, slots=True)
+class MaskPlan:
+    """A mask with what interval reasoning knows of it.
+
+    Attributes:
+        predicate: attends? over q, k, q_len, kv_len.
+        always: true only if every (q, k) of a tile attends; over q_first … k_last (inclusive).
+        possible: false only if no (q, k) of a tile attends; over the same variables.
+        key_first: a lower bound for the keys that rows q_first … q_last may see, or None.
+        key_last: an (inclusive) upper bound for them, or None.
+    """
+
+    predicate: Expr
+    always: Expr
+    possible: Expr
+    key_first: Expr | None
+    key_last: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A part of a worker's workspace: name, elements, and what it holds."""
+
+    name: str
+    size: int
+    holds: str
+
+
+@dataclass(frozen=True, slots=True)
+class FlashForward:
+    """Online-softmax attention over blocks of query rows (Dao, FlashAttention-2, 2023)."""
+
+    dtype: DType
+    lanes: int
+    tile_scalars: int
+    tile_vectors: int
+    block_q: int
+    block_kv: int
+    head_dim: int
+    value_dim: int
+    query_scale: float
+    score: Expr
+    mask: MaskPlan | None
+    sink: bool
+    buffers: tuple[Buffer, ...]
+
+    @property
+    def panel_rows(self) -> int:
+        """Query rows in one panel: one register tile wide."""
+        return self.lanes * self.tile_vectors
+
+
+@dataclass(frozen=True, slots=True)
+class SplitKV:
+    """Attention of few query rows, split over the keys (Flash-Decoding, 2023)."""
+
+    dtype: DType
+    lanes: int
+    rows: int
+    split_kv: int
+    head_dim: int
+    value_dim: int
+    query_scale: float
+    score: Expr
+    mask: MaskPlan | None
+    sink: bool
+    buffers: tuple[Buffer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """C = A · W (+ bias) with W packed once into column panels (Goto & van de Geijn, 2008)."""
+
+    dtype: DType
+    lanes: int
+    tile_rows: int
+    tile_vectors: int
+    block_m: int
+    block_n: int
+    block_k: int
+    buffers: tuple[Buffer, ...]
+
+
+Kernel: TypeAlias = FlashForward | SplitKV | Projection
+
+
+@dataclass(frozen=True, slots=True)
+class KernelIR:
+    """A whole program: the attention it implements and its kernels."""
+
+    attention: AttentionIR
+    kernels: tuple[Kernel, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One generated file: its path inside the package and its text."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePackage:
+    """A generated Python package, complete in itself."""
+
+    name: str
+    files: tuple[SourceFile, ...]

@@ -1,0 +1,1 @@
+"""Specs: from YAML text to a checked value, and on to AttentionIR."""

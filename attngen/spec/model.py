@@ -1,0 +1,67 @@
+"""Spec: what a YAML file says, checked and typed, with every default still visible as a default.
+
+A value of None means "not given": `elaborate` fills it in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from attngen.dtypes import FLOAT32, DType
+from attngen.ir.attention import Output
+from attngen.source import Span
+
+Causal: TypeAlias = Literal["none", "bottom_right", "top_left"]
+Scope: TypeAlias = Literal["layer", "core"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Keys kept on each side of a query, both inclusive counts of neighbours; -1 is open."""
+
+    left: int = -1
+    right: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleOverride:
+    """One ``schedule.<target>.<name>: value`` of a spec, with its place for later errors."""
+
+    target: str
+    name: str
+    value: int | str
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A checked spec. Sizes are positive and consistent with each other.
+
+    Attributes:
+        name: a Python identifier; the file's stem where the spec gives none.
+        d_model: width of the layer; None in a core.
+        kv_heads: divides `heads`.
+        window: counted from the query's position; None is no window.
+        scale: multiplies q·k; None means 1/sqrt(head_dim).
+        softcap: cap·tanh(s/cap) after the scale; None is off.
+        sink: a learned logit per head joins the softmax denominator.
+        schedule: overrides in file order, at most one per target and name.
+    """
+
+    name: str
+    scope: Scope
+    heads: int
+    kv_heads: int
+    head_dim: int
+    value_dim: int
+    d_model: int | None = None
+    description: str = ""
+    causal: Causal = "none"
+    window: Window | None = None
+    scale: float | None = None
+    softcap: float | None = None
+    sink: bool = False
+    dtype: DType = FLOAT32
+    outputs: tuple[Output, ...] = ("out",)
+    schedule: tuple[ScheduleOverride, ...] = ()
