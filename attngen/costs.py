@@ -1,0 +1,267 @@
+"""How much work an attention is at given lengths: floating-point operations, and bytes to move.
+
+Input: an AttentionIR (before or after the passes) and lengths. Output: :class:`Cost`, one
+:class:`Step` a part (projections, attention). Only (query, key) pairs that attend are counted, so
+a rate computed from it is one of useful work. Counts are exact: in closed form from each row's key
+range where the mask is a conjunction of linear comparisons, by evaluating the mask otherwise.
+
+FLOP: 2 · head_dim a pair for the scores and 2 · value_dim for the weighted sum, as the field counts
+them; a multiply-add is two, and softmax is reported apart as `exponentials`. Bytes: every array
+of a step read or written once, keys and values that no row sees left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from attngen.ir.attention import AttentionIR
+from attngen.ir.evaluate import evaluate
+from attngen.ir.expr import TRUE, Binary, Const, Expr, Unary, Var
+
+_ROWS_AT_ONCE = 1 << 22  # pairs evaluated in one step for masks that have no closed form
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """The run-time sizes of a call."""
+
+    q_len: int
+    kv_len: int
+    batch: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Visits:
+    """What a mask lets through, a head and a batch element.
+
+    Attributes:
+        pairs: (query, key) pairs that attend.
+        keys: keys that at least one query attends to.
+    """
+
+    pairs: int
+    keys: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One part of the work."""
+
+    name: str
+    flop: int
+    bytes: int
+
+    def seconds(self, flop_per_s: float, bytes_per_s: float) -> float:
+        """The roofline: whichever of arithmetic and memory takes longer."""
+        return max(self.flop / flop_per_s, self.bytes / bytes_per_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The work of one call."""
+
+    lengths: Lengths
+    visits: Visits
+    steps: tuple[Step, ...]
+    exponentials: int
+
+    @property
+    def flop(self) -> int:
+        """Floating-point operations of all steps."""
+        return sum(step.flop for step in self.steps)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that all steps move."""
+        return sum(step.bytes for step in self.steps)
+
+    def seconds(self, flop_per_s: float, bytes_per_s: float) -> float:
+        """Predicted time: each step on the roofline, one after the other."""
+        return sum(step.seconds(flop_per_s, bytes_per_s) for step in self.steps)
+
+
+def cost(ir: AttentionIR, lengths: Lengths) -> Cost:
+    """The work of `ir` at `lengths`."""
+    visits = count_visits(ir, lengths.q_len, lengths.kv_len)
+    attend = _attend_step(ir, lengths, visits)
+    steps: tuple[Step, ...] = (attend,)
+    if ir.d_model is not None:
+        steps = _layer_steps(ir, ir.d_model, lengths, attend)
+    return Cost(lengths, visits, steps, lengths.batch * ir.heads * visits.pairs)
+
+
+def _attend_step(ir: AttentionIR, lengths: Lengths, visits: Visits) -> Step:
+    flop = 2 * lengths.batch * ir.heads * visits.pairs * (ir.head_dim + ir.value_dim)
+    query_rows = lengths.batch * lengths.q_len * ir.heads
+    key_rows = lengths.batch * visits.keys * ir.kv_heads
+    elements = (query_rows + key_rows) * (ir.head_dim + ir.value_dim)
+    moved = elements * ir.dtype.itemsize
+    if "lse" in ir.outputs:
+        moved += query_rows * np.dtype(ir.dtype.accumulator).itemsize
+    return Step("attention", flop, moved)
+
+
+def _layer_steps(ir: AttentionIR, d_model: int, lengths: Lengths, attend: Step) -> tuple[Step, ...]:
+    q_rows = lengths.batch * lengths.q_len
+    kv_rows = lengths.batch * lengths.kv_len
+
+    def projection(name: str, rows: int, wide: int, narrow: int) -> Step:
+        elements = rows * wide + wide * narrow + rows * narrow
+        return Step(name, 2 * rows * wide * narrow, elements * ir.dtype.itemsize)
+
+    return (
+        projection("q projection", q_rows, d_model, ir.heads * ir.head_dim),
+        projection("k projection", kv_rows, d_model, ir.kv_heads * ir.head_dim),
+        projection("v projection", kv_rows, d_model, ir.kv_heads * ir.value_dim),
+        attend,
+        projection("output projection", q_rows, ir.heads * ir.value_dim, d_model),
+    )
+
+
+def count_visits(ir: AttentionIR, q_len: int, kv_len: int) -> Visits:
+    """What the mask of `ir` lets through at these lengths; exact."""
+    if q_len == 0 or kv_len == 0:
+        return Visits(0, 0)
+    if ir.mask == TRUE:
+        return Visits(q_len * kv_len, kv_len)
+    first = kv_len - q_len if ir.alignment == "bottom_right" else 0
+    positions = np.arange(first, first + q_len, dtype=np.int64)
+    ranges = key_ranges(ir.mask, positions, q_len, kv_len)
+    if ranges is None:
+        return _enumerate(ir.mask, positions, q_len, kv_len)
+    low, high = ranges
+    some = low <= high
+    edges = np.zeros(kv_len + 1, dtype=np.int64)
+    np.add.at(edges, low[some], 1)
+    np.add.at(edges, high[some] + 1, -1)
+    pairs = int((high[some] - low[some] + 1).sum())
+    return Visits(pairs, int(np.count_nonzero(np.cumsum(edges[:-1]))))
+
+
+def key_ranges(
+    mask: Expr, positions: npt.NDArray[np.int64], q_len: int, kv_len: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
+    """First and last (inclusive) key of each row, or None where the mask has no such form.
+
+    A row whose first key is past its last attends to nothing.
+    """
+    low = np.zeros(positions.size, dtype=np.int64)
+    high = np.full(positions.size, kv_len - 1, dtype=np.int64)
+    for term in _conjuncts(mask):
+        if isinstance(term, Const):
+            if not term.value:
+                high[:] = -1
+            continue
+        difference = _difference(term)
+        if difference is None:
+            return None
+        op, linear = difference
+        rest = linear.q * positions + linear.constant + linear.q_len * q_len
+        rest += linear.kv_len * kv_len
+        for lower in {"le": (False,), "ge": (True,), "eq": (False, True)}[op]:
+            _bound(low, high, linear.k, rest, lower=lower)
+    return low, high
+
+
+def _bound(
+    low: npt.NDArray[np.int64],
+    high: npt.NDArray[np.int64],
+    factor: int,
+    rest: npt.NDArray[np.int64],
+    *,
+    lower: bool,
+) -> None:
+    """Narrow the ranges by ``factor * k + rest <= 0``, or ``>= 0`` with `lower`."""
+    if factor == 0:
+        high[rest < 0 if lower else rest > 0] = -1
+        return
+    sign = -1 if lower else 1
+    factor, rest = sign * factor, sign * rest
+    if factor > 0:
+        np.minimum(high, -rest // factor, out=high)
+    else:
+        np.maximum(low, -(-rest // -factor), out=low)
+
+
+@dataclass(frozen=True, slots=True)
+class _Linear:
+    """``q·Q + k·K + q_len·QL + kv_len·KL + constant`` with integer factors."""
+
+    q: int = 0
+    k: int = 0
+    q_len: int = 0
+    kv_len: int = 0
+    constant: int = 0
+
+    def plus(self, other: _Linear, sign: int = 1) -> _Linear:
+        return _Linear(
+            self.q + sign * other.q,
+            self.k + sign * other.k,
+            self.q_len + sign * other.q_len,
+            self.kv_len + sign * other.kv_len,
+            self.constant + sign * other.constant,
+        )
+
+
+def _conjuncts(expr: Expr) -> Iterator[Expr]:
+    match expr:
+        case Binary(op="and", left=left, right=right):
+            yield from _conjuncts(left)
+            yield from _conjuncts(right)
+        case _:
+            yield expr
+
+
+def _difference(term: Expr) -> tuple[str, _Linear] | None:
+    """A comparison as ``linear op 0`` with op one of le, ge and eq."""
+    if not isinstance(term, Binary):
+        return None
+    left, right = _linear(term.left), _linear(term.right)
+    if left is None or right is None:
+        return None
+    difference = left.plus(right, -1)
+    match term.op:
+        case "le" | "ge" | "eq":
+            return term.op, difference
+        case "lt":  # whole numbers: a < b is a + 1 <= b
+            return "le", difference.plus(_Linear(constant=1))
+        case "gt":
+            return "ge", difference.plus(_Linear(constant=-1))
+        case _:
+            return None
+
+
+def _linear(expr: Expr) -> _Linear | None:
+    match expr:
+        case Const(value=int(value)) if not isinstance(value, bool):
+            return _Linear(constant=value)
+        case Var(name="q" | "k" | "q_len" | "kv_len" as name):
+            return _Linear(**{name: 1})
+        case Unary(op="neg", operand=operand):
+            inner = _linear(operand)
+            return None if inner is None else _Linear().plus(inner, -1)
+        case Binary(op="add" | "sub" as op, left=left, right=right):
+            one, two = _linear(left), _linear(right)
+            if one is None or two is None:
+                return None
+            return one.plus(two, 1 if op == "add" else -1)
+        case _:
+            return None
+
+
+def _enumerate(mask: Expr, positions: npt.NDArray[np.int64], q_len: int, kv_len: int) -> Visits:
+    keys = np.arange(kv_len, dtype=np.int64)
+    seen = np.zeros(kv_len, dtype=np.bool_)
+    pairs = 0
+    rows = max(1, _ROWS_AT_ONCE // kv_len)
+    for start in range(0, q_len, rows):
+        block = positions[start : start + rows, None]
+        env = {"q": block, "k": keys[None, :], "q_len": q_len, "kv_len": kv_len}
+        attends = np.broadcast_to(np.asarray(evaluate(mask, env), bool), (block.size, kv_len))
+        pairs += int(np.count_nonzero(attends))
+        seen |= attends.any(axis=0)
+    return Visits(pairs, int(np.count_nonzero(seen)))
