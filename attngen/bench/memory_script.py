@@ -1,0 +1,60 @@
+"""Run as a script: make one call and print, as JSON, how far memory rose above what stood before.
+
+Argument: a JSON object with the peer's name, the case, a smaller case that compiles and loads
+everything beforehand, and the number of threads. Linux only: the kernel's own high-water mark is
+reset just before the call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import sys
+from pathlib import Path
+
+from attngen.bench.cases import Case, make_data
+from attngen.bench.peers import CannotDoError, Ours, all_peers
+
+
+def _status(field: str) -> int:
+    """A field of /proc/self/status in bytes."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) << 10
+    raise KeyError(field)
+
+
+def _return_free_memory() -> None:
+    """Give the allocator's free pages back, so that using them again counts."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)
+
+
+def measure(request: dict[str, object]) -> dict[str, object]:
+    """Bytes of the peak beyond inputs and outputs, or the reason why there are none."""
+    peers = {peer.name: peer for peer in (Ours(), *all_peers())}
+    peer = peers[str(request["peer"])]
+    threads = int(str(request["threads"]))
+    case, small = (Case(**request[key]) for key in ("case", "small"))  # type: ignore[arg-type]
+    if reason := peer.available():
+        return {"bytes": None, "reason": reason}
+    try:
+        peer.prepare(small, make_data(small), threads).call()
+        prepared = peer.prepare(case, make_data(case), threads)
+    except CannotDoError as error:
+        return {"bytes": None, "reason": str(error)}
+    gc.collect()
+    _return_free_memory()
+    before = _status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    result = prepared.call()
+    peak = _status("VmHWM") - before
+    if prepared.allocates_result:
+        peak -= prepared.to_numpy(result).nbytes
+    return {"bytes": max(0, peak), "reason": None}
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(json.loads(sys.argv[1]))))  # noqa: T201 - the answer to the parent
