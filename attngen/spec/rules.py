@@ -1,0 +1,256 @@
+"""Rules that relate the keys of a spec to each other, and the Spec that keeps them all.
+
+Input: checked values and the tree they came from, for places. Output: a Spec, or every rule that is
+broken. A rule whose keys are missing or already wrong stays silent.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, cast
+
+import numpy as np
+
+from attngen.dtypes import DTYPES, FLOAT32, DType
+from attngen.errors import Diagnostic
+from attngen.ir.attention import Output
+from attngen.source import Span
+from attngen.spec.fields import SPEC
+from attngen.spec.model import Causal, ScheduleOverride, Scope, Spec, Window
+from attngen.spec.nodes import Fields, shorten, span_of
+from attngen.spec.suggest import divisors_near, either, nearest
+from attngen.spec.values import Value
+
+ADDRESS_SPACE = 2**47  # bytes a process can address on x86-64 and most arm64 systems
+_KEYS = tuple(f.name for f in SPEC.fields)
+
+
+@dataclass
+class Rules:
+    """One spec under judgement.
+
+    Attributes:
+        root: the tree, asked for places and for whether a key was given at all.
+        values: the keys that passed the check of values.
+        default_name: the name where the spec gives none: a file's stem.
+        complete: False where a parent could not be read, so that a missing key proves nothing.
+        diagnostics: the rules found broken.
+    """
+
+    root: Fields
+    values: Mapping[str, Value]
+    default_name: str
+    complete: bool
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+    def build(self) -> Spec | None:
+        """The Spec, to be used if no rule is broken; None where a size is not known."""
+        name, scope = self.name(), self.scope()
+        heads, kv_heads = self.heads()
+        head_dim = self.head_dim(heads)
+        value_dim = self.size("value_dim", head_dim)
+        dtype = DTYPES[str(self.values.get("dtype", FLOAT32.name))]
+        scale, softcap = self.scale(dtype), self.softcap(dtype)
+        if heads is None or kv_heads is None or head_dim is None or value_dim is None:
+            return None
+        spec = Spec(
+            name=name,
+            scope=scope,
+            heads=heads,
+            kv_heads=kv_heads,
+            head_dim=head_dim,
+            value_dim=value_dim,
+            d_model=self.size("d_model", None),
+            description=str(self.values.get("description", "")),
+            causal=self.causal(),
+            window=self.window(),
+            scale=scale,
+            softcap=softcap,
+            sink=self.values.get("sink") is True,
+            dtype=dtype,
+            outputs=cast(tuple[Output, ...], self.values.get("outputs", ("out",))),
+            schedule=self.schedule(),
+        )
+        self.memory(spec)
+        return spec
+
+    def report(
+        self, code: str, key: str, message: str, hint: str = "", note: str = "", at: str = ""
+    ) -> None:
+        """Adds a broken rule about `key`, placed at the value of `at` or of `key` itself."""
+        span = self.span(at or key)
+        self.diagnostics.append(Diagnostic(code, message, span, key, note, hint))
+
+    def span(self, key: str) -> Span | None:
+        """Where the value of `key` stands; the start of the spec where it is not given."""
+        found = span_of(self.root, key)
+        if found is not None and key not in self.root.entries:
+            return Span(found.source, found.line, found.column)
+        return found
+
+    def given(self, key: str) -> bool:
+        """Whether the spec has `key`, right or wrong."""
+        return key in self.root.entries
+
+    def size(self, key: str, default: int | None) -> int | None:
+        """The size `key`, or `default` where it is not given; None where it is wrong."""
+        value = self.values.get(key)
+        if isinstance(value, int):
+            return value
+        return None if self.given(key) else default
+
+    def missing(self, key: str, hint: str) -> None:
+        """Reports that `key` must be given, unless another key looks like it misspelt."""
+        misspelt = any(k not in _KEYS and nearest(k, _KEYS) == key for k in self.root.entries)
+        if self.complete and not misspelt:
+            self.report("E-MISSING", key, f"'{key}' is missing", hint)
+
+    def name(self) -> str:
+        """The name given, or the file's stem."""
+        name = self.values.get("name")
+        if isinstance(name, str):
+            if keyword.iskeyword(name):
+                message = f"'name' must be a Python identifier, and {name} is a keyword"
+                self.report("E-NAME", "name", message, f"such as {name}_attention")
+            return name
+        stem = self.default_name
+        usable = stem.isascii() and stem.isidentifier() and len(stem) <= 64
+        if not self.given("name") and (not usable or keyword.iskeyword(stem)):
+            self.report(
+                "E-NAME",
+                "name",
+                f"the file's name {shorten(stem)} cannot name the kernels, which need a Python "
+                "identifier",
+                "give the spec a name, such as name: my_attention",
+            )
+        return stem
+
+    def scope(self) -> Scope:
+        """The scope given, or what `d_model` implies."""
+        implied: Scope = "layer" if self.given("d_model") else "core"
+        scope = cast(Scope, self.values.get("scope", implied))
+        if scope == "core" and self.given("d_model"):
+            message = "a core takes q, k and v and has no 'd_model'"
+            hint = "take out 'd_model' and give 'head_dim', or write scope: layer"
+            self.report("E-SCOPE", "scope", message, hint)
+        if scope == "layer" and not self.given("d_model") and self.complete:
+            message = "a layer needs 'd_model', the width of x"
+            self.report("E-SCOPE", "scope", message, "add d_model, or write scope: core")
+        return scope
+
+    def heads(self) -> tuple[int | None, int | None]:
+        """`heads` and `kv_heads`, which must divide it."""
+        heads = self.size("heads", None)
+        if not self.given("heads"):
+            d_model, head_dim = self.size("d_model", None), self.size("head_dim", None)
+            whole = d_model and head_dim and d_model % head_dim == 0
+            example = d_model // head_dim if whole and d_model and head_dim else 32
+            self.missing("heads", f"add the number of query heads, such as heads: {example}")
+        kv_heads = self.size("kv_heads", heads)
+        if heads is None or kv_heads is None:
+            return heads, kv_heads
+        legal = either([str(d) for d in divisors_near(heads, kv_heads)])
+        if kv_heads > heads:
+            message = f"'kv_heads' must not exceed 'heads', and {kv_heads} is more than {heads}"
+            self.report("E-HEADS", "kv_heads", message, f"use {legal}")
+        elif heads % kv_heads:
+            message = f"'kv_heads' must divide 'heads', and {kv_heads} does not divide {heads}"
+            self.report("E-HEADS", "kv_heads", message, f"use {legal}")
+        return heads, kv_heads
+
+    def head_dim(self, heads: int | None) -> int | None:
+        """`head_dim`, or ``d_model / heads`` where that is whole."""
+        if self.given("head_dim"):
+            return self.size("head_dim", None)
+        d_model = self.size("d_model", None)
+        if not self.given("d_model"):
+            if self.values.get("scope") != "layer":
+                self.missing("head_dim", "add the width of a head, such as head_dim: 128")
+            return None
+        if d_model is None or heads is None:
+            return None
+        if d_model % heads:
+            legal = either([str(d) for d in divisors_near(d_model, heads)])
+            self.report(
+                "E-HEADS",
+                "heads",
+                f"'heads' must divide 'd_model' where 'head_dim' is not given, and {heads} does "
+                f"not divide {d_model}",
+                f"use {legal}, or give 'head_dim'",
+            )
+            return None
+        return d_model // heads
+
+    def scale(self, dtype: DType) -> float | None:
+        """`scale`, which the accumulator must be able to hold."""
+        value = self.values.get("scale")
+        if not isinstance(value, float):
+            return None
+        largest = float(np.finfo(dtype.accumulator).max) / 2
+        if abs(value) > largest:
+            message = f"'scale' must fit {dtype.accumulator}, and {value:g} does not"
+            self.report("E-RANGE", "scale", message, f"use at most {largest:.1e} in size")
+        return value
+
+    def softcap(self, dtype: DType) -> float | None:
+        """`softcap`, which the accumulator must be able to hold and to divide by."""
+        value = self.values.get("softcap")
+        if not isinstance(value, float):
+            return None
+        limits = np.finfo(dtype.accumulator)
+        least, most = float(limits.tiny), float(limits.max) / 2
+        if not least <= value <= most:
+            message = f"'softcap' must fit {dtype.accumulator}, and {value:g} does not"
+            self.report("E-RANGE", "softcap", message, f"use {least:.1e} to {most:.1e}")
+        return value
+
+    def causal(self) -> Causal:
+        """The alignment of the causal mask; ``true`` is ``bottom_right``."""
+        value = self.values.get("causal", False)
+        if isinstance(value, bool):
+            return "bottom_right" if value else "none"
+        return cast(Literal["bottom_right", "top_left"], value)
+
+    def window(self) -> Window | None:
+        """The window, with a side that is not given open."""
+        sides = self.values.get("window")
+        if not isinstance(sides, dict):
+            return None
+        return Window(cast(int, sides.get("left", -1)), cast(int, sides.get("right", -1)))
+
+    def schedule(self) -> tuple[ScheduleOverride, ...]:
+        """Every override with its place."""
+        targets = self.values.get("schedule")
+        if not isinstance(targets, dict):
+            return ()
+        return tuple(
+            ScheduleOverride(target, name, value, span_of(self.root, "schedule", target, name))
+            for target, overrides in targets.items()
+            if isinstance(overrides, dict)
+            for name, value in overrides.items()
+            if isinstance(value, (int, str))
+        )
+
+    def memory(self, spec: Spec) -> None:
+        """Refuses a spec whose smallest call, one token, cannot be addressed."""
+        per_width = spec.heads * (spec.head_dim + spec.value_dim)
+        per_width += spec.kv_heads * (spec.head_dim + spec.value_dim)
+        elements = per_width * (1 + (spec.d_model or 0)) + 2 * (spec.d_model or 0)
+        size = elements * spec.dtype.itemsize
+        if size <= ADDRESS_SPACE:
+            return
+        sizes = {k: self.size(k, 0) or 0 for k in _SIZES if self.given(k)}
+        key = max(sizes, key=lambda k: sizes[k])
+        what = "one token and the weights need" if spec.d_model else "one token needs"
+        self.report(
+            "E-SIZE",
+            key,
+            f"{what} {size / 2**40:,.0f} TiB, more than the {ADDRESS_SPACE >> 40} TiB that a "
+            "process can address",
+            f"make '{key}' smaller",
+        )
+
+
+_SIZES = ("d_model", "heads", "kv_heads", "head_dim", "value_dim")

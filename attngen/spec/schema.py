@@ -1,0 +1,77 @@
+"""A JSON Schema (2020-12) of specs, for editors that complete and check YAML.
+
+Input: the table in :mod:`attngen.spec.fields`. Output: plain JSON data. Whatever the schema rejects
+the reader rejects too; rules that relate two keys are the reader's alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+from attngen.spec.fields import (
+    SPEC,
+    Choice,
+    Field,
+    Flag,
+    Integer,
+    Kind,
+    Number,
+    Section,
+    Text,
+    Words,
+)
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema of a spec, as new JSON data."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "attngen spec",
+        "description": "What a multi-head attention layer or core computes.",
+        **_kind(SPEC),
+        "anyOf": [{"required": ["heads"]}, {"required": ["extends"]}],
+    }
+
+
+def _field(field: Field) -> dict[str, Any]:
+    default = f" Default: {field.default}." if field.default else ""
+    return {"description": f"{field.doc}{default}", **_kind(field.kind)}
+
+
+def _kind(kind: Kind) -> dict[str, Any]:
+    match kind:
+        case Integer(minimum=minimum, maximum=maximum):
+            return {"type": "integer", "minimum": minimum, "maximum": maximum}
+        case Number(above=None):
+            return {"type": "number"}
+        case Number(above=above):
+            return {"type": "number", "exclusiveMinimum": above}
+        case Flag():
+            return {"type": "boolean"}
+        case Text(pattern=pattern, nonempty=nonempty):
+            schema: dict[str, Any] = {"type": "string"}
+            if nonempty:
+                schema["minLength"] = 1
+            if pattern:
+                schema["pattern"] = f"^{pattern}$"
+            return schema
+        case Choice(options=options):
+            return {"enum": list(options)}
+        case Words(options=options, required=required):
+            return {
+                "type": "array",
+                "items": {"enum": list(options)},
+                "contains": {"const": required},
+                "uniqueItems": True,
+            }
+        case Section(fields=fields, nonempty=nonempty):
+            section: dict[str, Any] = {
+                "type": "object",
+                "properties": {f.name: _field(f) for f in fields},
+                "additionalProperties": False,
+            }
+            if nonempty:
+                section["minProperties"] = 1
+            return section
+        case _:
+            assert_never(kind)

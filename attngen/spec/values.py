@@ -1,0 +1,297 @@
+"""Checks a tree against the table of fields, one value at a time.
+
+Input: a tree of :mod:`attngen.spec.nodes`. Output: plain values of the keys that are right, and a
+diagnostic for each that is not. Nothing here relates two keys.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TypeAlias, assert_never
+
+from attngen.errors import Diagnostic
+from attngen.spec.fields import (
+    SPEC,
+    Choice,
+    Field,
+    Flag,
+    Integer,
+    Kind,
+    Number,
+    Section,
+    Text,
+    Words,
+)
+from attngen.spec.nodes import Broken, Entry, Fields, Items, Node, Scalar, describe, shorten
+from attngen.spec.spelling import Spelling
+from attngen.spec.suggest import either, nearest
+
+Value: TypeAlias = "bool | int | float | str | tuple[str, ...] | dict[str, Value]"
+
+
+def check_values(root: Fields) -> tuple[dict[str, Value], tuple[Diagnostic, ...]]:
+    """The values of the keys that are right, and what is wrong with the others."""
+    checker = _Checker()
+    values = checker.section(root, SPEC, "")
+    return values, tuple(checker.diagnostics)
+
+
+class _Checker:
+    def __init__(self) -> None:
+        self.diagnostics: list[Diagnostic] = []
+
+    def report(
+        self, code: str, key: str, node: Node, message: str, hint: str = "", note: str = ""
+    ) -> None:
+        self.diagnostics.append(
+            Diagnostic(code, f"'{key}' {message}", node.span, key, note=note, hint=hint)
+        )
+
+    def section(self, node: Fields, kind: Section, path: str) -> dict[str, Value]:
+        values: dict[str, Value] = {}
+        for name, entry in node.entries.items():
+            field = kind.field(name)
+            if field is None:
+                self.unknown(name, entry, kind, path)
+                continue
+            value = self.value(entry.node, field, f"{path}.{name}" if path else name)
+            if value is not None:
+                values[name] = value
+        return values
+
+    def unknown(self, name: str, entry: Entry, kind: Section, path: str) -> None:
+        key = f"{path}.{name}" if path else name
+        where = f" in '{path}'" if path else ""
+        code, message, note = "E-KEY", f"unknown key {shorten(name)}{where}", ""
+        known = [field.name for field in kind.fields]
+        if name in kind.later:
+            code, message = "E-LATER", f"'{key}' is not in this version of attngen"
+            note = "it is not ignored, as the result would not be what the spec says"
+            hint = f"take '{name}' out"
+        elif (near := nearest(name, known)) is not None:
+            hint = f"did you mean '{near}'?"
+        elif not path and (home := _home(name)) is not None:
+            hint = f"'{name}' belongs in '{home}'"
+        else:
+            hint = f"the keys are {', '.join(known)}"
+        self.diagnostics.append(Diagnostic(code, message, entry.key_span, key, note, hint))
+
+    def value(self, node: Node, field: Field, key: str) -> Value | None:
+        """The value of `node` as `field` wants it, or None once it is reported."""
+        kind = field.kind
+        match node, kind:
+            case Broken(), _:
+                return None
+            case Fields(), Section():
+                if kind.nonempty and not node.entries:
+                    self.report("E-TYPE", key, node, "must not be empty", field.hint)
+                return self.section(node, kind, key)
+            case Items(), Words():
+                return self.words(node, kind, field, key)
+            case Scalar(), Integer() | Number() | Flag() | Text() | Choice():
+                return self.scalar(node, kind, field, key)
+            case _:
+                self.wrong(node, field, key)
+                return None
+
+    def scalar(
+        self, node: Scalar, kind: Integer | Number | Flag | Text | Choice, field: Field, key: str
+    ) -> Value | None:
+        if node.spelling is not None and _is_meant(node.spelling, kind):
+            self.misspelt(node, node.spelling, kind, key)
+            return None
+        value = node.value
+        match kind:
+            case Integer():
+                if type(value) is int:
+                    return self.integer(node, value, kind, key)
+            case Number():
+                if type(value) is int or type(value) is float:
+                    return self.number(node, value, kind, field, key)
+            case Flag():
+                if isinstance(value, bool):
+                    return value
+            case Text():
+                if isinstance(value, str):
+                    return self.text(node, value, kind, key)
+            case Choice(options=options):
+                if any(value is o or (isinstance(o, str) and value == o) for o in options):
+                    return value if isinstance(value, bool) else str(value)
+            case _:
+                assert_never(kind)
+        self.wrong(node, field, key)
+        return None
+
+    def misspelt(self, node: Scalar, spelling: Spelling, kind: Kind, key: str) -> None:
+        meant, write = spelling.meant, spelling.write
+        if isinstance(meant, float) and not math.isfinite(meant):
+            self.report("E-RANGE", key, node, f"must be a finite number, not {spelling.text}")
+            return
+        if isinstance(meant, float) and isinstance(kind, Integer):
+            write = str(int(meant))
+        message = f"is written {spelling.text}, {spelling.reason}"
+        self.report("E-SPELLING", key, node, message, f"write {write}")
+
+    def integer(self, node: Scalar, value: int, kind: Integer, key: str) -> int | None:
+        if value < kind.minimum:
+            message = f"must be at least {kind.minimum}, not {node.shown}"
+            hint = "use -1 for an open side" if kind.minimum == -1 else ""
+        elif value > kind.maximum:
+            message = f"must be at most {kind.maximum}, not {node.shown}"
+            hint = "use -1 for an open side" if kind.minimum == -1 else ""
+        else:
+            return value
+        self.report("E-RANGE", key, node, message, hint)
+        return None
+
+    def number(
+        self, node: Scalar, value: float, kind: Number, field: Field, key: str
+    ) -> float | None:
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            self.report(
+                "E-RANGE", key, node, f"must be a finite number, not {node.shown}", field.hint
+            )
+        elif kind.above is not None and number <= kind.above:
+            message = f"must be greater than {kind.above:g}, not {node.shown}"
+            self.report("E-RANGE", key, node, message, field.hint)
+        else:
+            return number
+        return None
+
+    def text(self, node: Scalar, value: str, kind: Text, key: str) -> str | None:
+        if kind.nonempty and not value:
+            self.report("E-TYPE", key, node, f"must be {kind.expected}, not {describe(node)}")
+        elif not all(c.isprintable() or c in "\n\t" for c in value):
+            message = "must be printable text, and has a control character"
+            self.report("E-TEXT", key, node, message, "take the character out")
+        elif kind.pattern and not re.fullmatch(kind.pattern, value):
+            guess = re.sub(r"\W+", "_", value, flags=re.ASCII).strip("_").lower()[:60]
+            hint = f"such as {guess}" if re.fullmatch(kind.pattern, guess) else ""
+            message = f"must be {kind.expected}, not {shorten(value)}"
+            self.report("E-NAME", key, node, message, hint)
+        else:
+            return value
+        return None
+
+    def words(self, node: Items, kind: Words, field: Field, key: str) -> tuple[str, ...] | None:
+        found: list[str] = []
+        before = len(self.diagnostics)
+        for item in node.items:
+            if not isinstance(item, Scalar) or item.value not in kind.options:
+                message = f"must list {either(kind.options)}, not {describe(item)}"
+                self.report("E-CHOICE", key, item, message, field.hint)
+            elif item.value in found:
+                self.report("E-CHOICE", key, item, f"lists '{item.value}' twice", "keep one")
+            else:
+                found.append(str(item.value))
+        if len(self.diagnostics) > before:
+            return None
+        if kind.required not in found:
+            self.report("E-CHOICE", key, node, f"must list '{kind.required}'", field.hint)
+            return None
+        return tuple(found)
+
+    def wrong(self, node: Node, field: Field, key: str) -> None:
+        """Reports a value of the wrong kind, with the best hint that its text allows."""
+        kind = field.kind
+        found = (
+            describe(node).removeprefix("the text ") if isinstance(kind, Choice) else describe(node)
+        )
+        message = f"must be {_expected(kind)}, not {found}"
+        code = "E-CHOICE" if isinstance(kind, Choice) else "E-TYPE"
+        note, hint = "", field.hint
+        if isinstance(node, Scalar):
+            if node.value is None:
+                hint = hint or f"give '{key}' a value, or take the line out"
+            elif isinstance(kind, Choice) and node.value in kind.later:
+                note = f"{node.value} is not in this version of attngen"
+            else:
+                hint = _rewrite(node, kind) or hint
+        self.report(code, key, node, message, hint, note)
+
+
+def _is_meant(spelling: Spelling, kind: Kind) -> bool:
+    """Whether a scalar of this odd spelling was meant as a value of `kind`."""
+    if isinstance(spelling.meant, bool):
+        return isinstance(kind, Flag) or (isinstance(kind, Choice) and True in kind.options)
+    if isinstance(kind, Integer):
+        return float(spelling.meant).is_integer()
+    return isinstance(kind, Number)
+
+
+def _home(name: str) -> str | None:
+    """The path of the section that has a key `name`, for a key written at the top by mistake."""
+
+    def search(section: Section, path: str) -> str | None:
+        for field in section.fields:
+            if isinstance(field.kind, Section):
+                below = f"{path}.{field.name}" if path else field.name
+                if field.kind.field(name) is not None:
+                    return below
+                if (found := search(field.kind, below)) is not None:
+                    return found
+        return None
+
+    return search(SPEC, "")
+
+
+def _expected(kind: Kind) -> str:
+    match kind:
+        case Integer():
+            return "an integer"
+        case Number():
+            return "a number"
+        case Flag():
+            return "true or false"
+        case Text(expected=expected):
+            return expected
+        case Choice(options=options):
+            return either([_word(o) for o in options])
+        case Words():
+            return "a list"
+        case Section():
+            return "a mapping"
+        case _:
+            assert_never(kind)
+
+
+def _word(option: bool | str) -> str:
+    return option if isinstance(option, str) else ("true" if option else "false")
+
+
+def _rewrite(node: Scalar, kind: Kind) -> str:
+    """How to write the value of `node` so that `kind` takes it."""
+    value = node.value
+    match kind:
+        case Integer() if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+            return f"write {int(value)}"
+        case Integer() if isinstance(value, str) and re.fullmatch(r"[-+]?[1-9]\d{0,14}", value):
+            return f"write {int(value)} without quotes"
+        case Number() if isinstance(value, str) and _is_decimal(value):
+            return f"write {value} without quotes"
+        case Flag() | Choice(options=(True, *_)) if value in (
+            0,
+            1,
+            "true",
+            "false",
+            "True",
+            "False",
+        ):
+            truth = str(value).lower() in ("1", "1.0", "true")
+            return f"write {_word(truth)}{' without quotes' if isinstance(value, str) else ''}"
+        case Text() if isinstance(value, (bool, int, float)):
+            return f"put it in quotes: '{node.shown}'"
+        case Choice(options=options) if isinstance(value, str):
+            near = nearest(value, [o for o in options if isinstance(o, str)])
+            return f"did you mean {near}?" if near else ""
+        case _:
+            return ""
+
+
+def _is_decimal(text: str) -> bool:
+    return re.fullmatch(r"[-+]?\d{1,20}(\.\d{0,20})?", text, re.ASCII) is not None
