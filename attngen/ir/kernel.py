@@ -68,11 +68,15 @@ class FlashForward:
 
 @dataclass(frozen=True, slots=True)
 class SplitKV:
-    """Attention of few query rows, split over the keys (Flash-Decoding, 2023)."""
+    """Attention of few query rows, split over the keys (Flash-Decoding, 2023).
+
+    `rows` query rows share one load of a key; up to `max_rows` rows a kv head are taken.
+    """
 
     dtype: DType
     lanes: int
     rows: int
+    max_rows: int
     split_kv: int
     head_dim: int
     value_dim: int

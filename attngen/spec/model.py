@@ -26,12 +26,13 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleOverride:
-    """One ``schedule.<target>.<name>: value`` of a spec, with its place for later errors."""
+    """One ``schedule.<target>.<name>: value`` of a spec (or of a call), with its place for errors."""
 
     target: str
     name: str
     value: int | str
     span: Span | None = field(default=None, compare=False)
+    source: Literal["spec", "call"] = field(default="spec", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""The CPU backend: probes the machine, proposes and checks a schedule, prints Numba kernels."""

@@ -1,0 +1,110 @@
+"""AttentionIR × CpuSchedule -> KernelIR: sizes become numbers, the mask gets its interval forms.
+
+Input: a simplified AttentionIR (base 2) and a checked schedule. Output: a program whose kernels hold
+all that printing them needs. Nothing is decided here, and no target syntax is produced.
+"""
+
+from __future__ import annotations
+
+from attngen.dtypes import DType
+from attngen.ir.attention import AttentionIR
+from attngen.ir.expr import TRUE
+from attngen.ir.kernel import Buffer, FlashForward, Kernel, KernelIR, MaskPlan, SplitKV
+from attngen.ir.schedule import CpuSchedule
+from attngen.mask_tiles import plan
+
+
+def round_up(size: int, step: int) -> int:
+    """The least multiple of `step` that is not below `size`."""
+    return -(-size // step) * step
+
+
+def lower(ir: AttentionIR, schedule: CpuSchedule) -> KernelIR:
+    """The kernels of `ir` under `schedule`: prefill, short queries and, in a layer, projections."""
+    mask = None if ir.mask == TRUE else plan(ir.mask)
+    kernels: list[Kernel] = [lower_flash(ir, schedule, mask), lower_split(ir, schedule, mask)]
+    return KernelIR(ir, tuple(kernels))
+
+
+def padded_row(size: int, lanes: int) -> int:
+    """Elements a row of `size` takes in a workspace: whole vectors and one more against aliasing."""
+    return round_up(size, lanes) + lanes
+
+
+def lower_flash(ir: AttentionIR, schedule: CpuSchedule, mask: MaskPlan | None) -> FlashForward:
+    """The online-softmax kernel and the workspace of one of its workers."""
+    lanes, tile = schedule.lanes.value, schedule.tile_scalars.value
+    panel, block_q, block_kv = (
+        schedule.panel_rows,
+        schedule.block_q.value,
+        schedule.block_kv.value,
+    )
+    query_rows = round_up(ir.head_dim, lanes)
+    output_rows = max(round_up(ir.value_dim, lanes), round_up(ir.value_dim, tile))
+    buffers = (
+        Buffer("queries", block_q * query_rows, "panels of Qᵀ, scaled: [d][row]"),
+        Buffer("outputs", block_q * output_rows, "panels of Oᵀ: [value column][row]"),
+        Buffer("scores", block_kv * panel, "scores, then weights, of a panel: [key][row]"),
+        Buffer("keys", block_kv * padded_row(ir.head_dim, lanes), "a block of K: [key][d]"),
+        Buffer("values", block_kv * value_stride(ir.value_dim, lanes, tile), "a block of V"),
+        Buffer("row_max", block_q, "maximum of each row so far, in units of log2"),
+        Buffer("row_sum", block_q, "sum of each row's weights so far"),
+        Buffer("rescale", panel, "what a panel's outputs shrink by"),
+        Buffer(
+            "staging",
+            panel * padded_row(max(ir.head_dim, ir.value_dim), lanes),
+            "rows on their way into and out of panels",
+        ),
+    )
+    return FlashForward(
+        dtype=ir.dtype,
+        lanes=lanes,
+        tile_scalars=tile,
+        tile_vectors=schedule.tile_vectors.value,
+        block_q=block_q,
+        block_kv=block_kv,
+        head_dim=ir.head_dim,
+        value_dim=ir.value_dim,
+        query_scale=ir.query_scale,
+        score=ir.score,
+        mask=mask,
+        sink=ir.sink,
+        buffers=buffers,
+    )
+
+
+def value_stride(value_dim: int, lanes: int, tile: int) -> int:
+    """Elements between two rows of V in a workspace; a register tile may read past `value_dim`."""
+    return padded_row(max(value_dim, round_up(value_dim, tile)), lanes)
+
+
+def lower_split(ir: AttentionIR, schedule: CpuSchedule, mask: MaskPlan | None) -> SplitKV:
+    """The kernel for few query rows and the workspace of one of its workers."""
+    lanes, split = schedule.lanes.value, schedule.split_kv.value
+    row_tile = min(4, ir.group)
+    max_rows = round_up(schedule.short_rows.value, row_tile)
+    buffers = (
+        Buffer("queries", max_rows * padded_row(ir.head_dim, lanes), "scaled queries: [row][d]"),
+        Buffer("scores", max_rows * padded_row(split, lanes), "scores, then weights: [row][key]"),
+        Buffer("lane_max", lanes, "lanes of a maximum"),
+    )
+    return SplitKV(
+        dtype=ir.dtype,
+        lanes=lanes,
+        rows=row_tile,
+        max_rows=max_rows,
+        split_kv=split,
+        head_dim=ir.head_dim,
+        value_dim=ir.value_dim,
+        query_scale=ir.query_scale,
+        score=ir.score,
+        mask=mask,
+        sink=ir.sink,
+        buffers=buffers,
+    )
+
+
+def workspace_elements(buffers: tuple[Buffer, ...], dtype: DType) -> int:
+    """Elements that `buffers` take when each begins on a 64-byte line."""
+    line = 64 // (8 if dtype.accumulator == "float64" else 4)
+    return sum(round_up(b.size, line) for b in buffers)
