@@ -1,0 +1,134 @@
+"""What cores and layers have in common: attributes, pickling, and the arguments both take.
+
+Input: a :class:`Compiled`. Output: :class:`Attention`. Invariant: nothing changes after
+construction.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from attngen import call_checks, loader
+from attngen.backends.numba_cpu import threads
+from attngen.call_checks import Array
+from attngen.errors import CallTypeError
+from attngen.ir.attention import AttentionIR
+from attngen.ir.schedule import CpuSchedule
+from attngen.spec.model import Spec
+from attngen.weights import Weights
+
+Result: TypeAlias = Array | tuple[Array, Array]
+Recipe: TypeAlias = tuple[Callable[..., "Attention"], tuple[object, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What the driver knows of a compilation.
+
+    Attributes:
+        spec: what was asked; `ir`: what it means; `schedule`: how it is computed.
+        package: the loaded package; `folder`: where its source is.
+        explain: makes the text of ``attention.explain()``.
+        recipe: an importable function and picklable arguments that compile this again.
+    """
+
+    spec: Spec
+    ir: AttentionIR
+    schedule: CpuSchedule
+    package: ModuleType
+    folder: Path
+    explain: Callable[[], str]
+    recipe: Recipe
+
+
+class Attention(ABC):
+    """A compiled attention. See :class:`CoreAttention` and :class:`LayerAttention` for calls."""
+
+    def __init__(self, compiled: Compiled) -> None:
+        self._compiled = compiled
+        ir = compiled.ir
+        self._package: Any = compiled.package
+        self._dtype = ir.dtype.numpy
+        self._lse_dtype = np.dtype(ir.dtype.accumulator)
+        self._heads = ir.heads
+        self._default_lse = "lse" in ir.outputs
+
+    @property
+    def spec(self) -> Spec:
+        """What was asked for, checked."""
+        return self._compiled.spec
+
+    @property
+    def schedule(self) -> CpuSchedule:
+        """How it is computed: each decision with its source and reason."""
+        return self._compiled.schedule
+
+    @property
+    def source_path(self) -> Path:
+        """The folder of the generated package."""
+        return self._compiled.folder
+
+    @cached_property
+    def source(self) -> str:
+        """The text of the generated package, each file under its name."""
+        parts = [
+            f"# {'-' * 8} {path.name} {'-' * (80 - len(path.name))}\n{path.read_text('utf-8')}"
+            for path in sorted(self.source_path.glob("*.py"))
+        ]
+        return "\n".join(parts)
+
+    def explain(self) -> str:
+        """Contract, schedule with reasons, FLOP and bytes, as text."""
+        return self._compiled.explain()
+
+    @abstractmethod
+    def bind(self, weights: Weights) -> Attention:
+        """A callable with `weights` packed once; a core has none and raises CallTypeError."""
+
+    def __repr__(self) -> str:
+        ir = self._compiled.ir
+        sizes = f"heads={ir.heads}, kv_heads={ir.kv_heads}, head_dim={ir.head_dim}"
+        return f"<attngen {ir.scope} {ir.name!r}: {sizes}, {ir.dtype.name}>"
+
+    def __copy__(self) -> Attention:
+        return self  # it never changes
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Attention:
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., Attention], tuple[object, ...]]:
+        function, arguments = self._compiled.recipe
+        return function, arguments
+
+    def _kernels(self) -> Any:
+        """The package to call in this process: the serial one where threads cannot run."""
+        threads.prepare()
+        if threads.must_be_serial():
+            return loader.load(self._compiled.folder, serial=True)
+        return self._package
+
+    def _wants_lse(self, return_lse: object) -> bool:
+        if return_lse is None:
+            return self._default_lse
+        return return_lse is True or call_checks.check_flag("return_lse", return_lse)
+
+    def _checked_sink(self, sink: object) -> Array | None:
+        if self._compiled.ir.sink:
+            if sink is None:
+                raise CallTypeError(
+                    f"missing argument 'sink': this spec says 'sink: true'; pass an array of shape "
+                    f"({self._heads},) and dtype {self._lse_dtype.name}"
+                )
+            name = self._lse_dtype.name
+            return call_checks.check_array("sink", sink, name, (self._heads,), in_spec=False)
+        if sink is not None:
+            raise CallTypeError("unexpected argument 'sink': say 'sink: true' in the spec")
+        return None

@@ -1,0 +1,123 @@
+"""``attention(q, k, v)``: the callable of a core.
+
+Input: q, k and v as they lie in memory. Output: the attention, and the rows' log-sum-exp on
+request. Invariant: a good call costs a few microseconds here, as decoding makes many of them.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import numpy as np
+
+from attngen import call_checks
+from attngen.attention.base import Attention, Compiled, Result
+from attngen.backends.numba_cpu import threads
+from attngen.call_checks import Array
+from attngen.errors import CallTypeError
+from attngen.weights import Weights
+
+
+class CoreAttention(Attention):
+    """``attention(q, k, v)``: attention over heads that are there already."""
+
+    def __init__(self, compiled: Compiled) -> None:
+        super().__init__(compiled)
+        ir = compiled.ir
+        self._q_tail = (ir.heads, ir.head_dim)
+        self._k_tail = (ir.kv_heads, ir.head_dim)
+        self._v_tail = (ir.kv_heads, ir.value_dim)
+
+    def __call__(
+        self,
+        q: Array,
+        k: Array,
+        v: Array,
+        *,
+        sink: Array | None = None,
+        out: Array | None = None,
+        return_lse: bool | None = None,
+        **unknown: object,
+    ) -> Result:
+        """Attend.
+
+        Args:
+            q: (q_len, heads, head_dim) or (batch, q_len, heads, head_dim), of the spec's dtype.
+            k: (kv_len, kv_heads, head_dim), with the batch if q has one.
+            v: (kv_len, kv_heads, value_dim), with the batch if q has one.
+            sink: (heads,), natural-log units, in the accumulator dtype; where the spec has a sink.
+            out: written to if given: (q_len, heads, value_dim), with the batch if q has one.
+            return_lse: also return the rows' log-sum-exp; by default as the spec's `outputs` say.
+            unknown: refused, with the nearest keyword.
+
+        Returns:
+            The output, or (output, lse) with lse (heads, q_len) or (batch, heads, q_len).
+
+        Raises:
+            CallTypeError, CallValueError: naming the argument, what was expected and what came.
+        """
+        if unknown:
+            call_checks.unknown_keywords(unknown, ("sink", "out", "return_lse"))
+        if not self._fits(q, k, v):
+            q, k, v = call_checks.check_core(self._compiled.ir, q, k, v)
+        with_lse = self._wants_lse(return_lse)
+        sink = self._checked_sink(sink)
+        q_shape = q.shape
+        out_shape = (*q_shape[:-1], self._v_tail[1])
+        if out is None:
+            out = target = np.empty(out_shape, self._dtype)
+        else:
+            inputs = {"q": q, "k": k, "v": v}
+            target = call_checks.check_out(out, self._dtype.name, out_shape, inputs)
+        single = len(q_shape) == 3
+        batch, q_len = (1, q_shape[0]) if single else q_shape[:2]
+        lse = np.empty((batch, self._heads, q_len), self._lse_dtype) if with_lse else None
+        if target.size and k.shape[-3]:
+            kernels = self._kernels()
+            with threads.guard():
+                if single:
+                    kernels.attend(q[None], k[None], v[None], target[None], lse, sink)
+                else:
+                    kernels.attend(q, k, v, target, lse, sink)
+        else:
+            _fill_empty(target, lse)
+        if lse is None:
+            return out
+        return out, lse[0] if single else lse
+
+    def _fits(self, q: Array, k: Array, v: Array) -> bool:
+        """Whether all is well: the short way through every good call."""
+        if not (type(q) is type(k) is type(v) is np.ndarray):
+            return False
+        q_shape, k_shape, v_shape = q.shape, k.shape, v.shape
+        rank, dtype = len(q_shape), self._dtype
+        return (
+            (rank == 4 or rank == 3)
+            and q_shape[-2:] == self._q_tail
+            and k_shape[-2:] == self._k_tail
+            and v_shape[-2:] == self._v_tail
+            and len(k_shape) == rank
+            and k_shape[:-2] == v_shape[:-2]
+            and q_shape[:-3] == k_shape[:-3]
+            and q.dtype == dtype
+            and k.dtype == dtype
+            and v.dtype == dtype
+            and q.flags.aligned
+            and k.flags.aligned
+            and v.flags.aligned
+        )
+
+    def bind(self, weights: Weights) -> NoReturn:
+        """A core has no weights: always an error."""
+        del weights
+        raise CallTypeError(
+            f"{self.spec.name} is a core, which has no weights; say 'd_model' in the spec for a "
+            "layer with projections"
+        )
+
+
+def _fill_empty(out: Array, lse: Array | None) -> None:
+    """No query or no key: rows attend to nothing."""
+    out.fill(0)
+    if lse is not None:
+        lse.fill(-np.inf)
