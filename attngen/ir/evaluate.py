@@ -41,7 +41,7 @@ _BINARY: dict[BinaryOp, Callable[[Any, Any], Any]] = {
 }
 
 
-def evaluate(expr: Expr, env: Mapping[str, Value]) -> Value:
+def evaluate(expr: Expr, env: Mapping[str, Any]) -> Value:
     """The value of `expr` where each variable has its value in `env`.
 
     Raises:
@@ -51,7 +51,7 @@ def evaluate(expr: Expr, env: Mapping[str, Value]) -> Value:
         return _evaluate(expr, env)
 
 
-def _evaluate(expr: Expr, env: Mapping[str, Value]) -> Value:
+def _evaluate(expr: Expr, env: Mapping[str, Any]) -> Value:
     value: Value
     match expr:
         case Const(value=value):
