@@ -57,7 +57,8 @@ def _evaluate(expr: Expr, env: Mapping[str, Any]) -> Value:
         case Const(value=value):
             return value
         case Var(name=name):
-            return env[name]
+            value = env[name]
+            return value
         case Unary(op=op, operand=operand):
             value = _UNARY[op](_evaluate(operand, env))
             return value
