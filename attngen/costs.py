@@ -18,11 +18,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from attngen.ir import affine
 from attngen.ir.attention import AttentionIR
 from attngen.ir.evaluate import evaluate
-from attngen.ir.expr import TRUE, Binary, Const, Expr, Unary, Var
+from attngen.ir.expr import COMPARISONS, TRUE, Binary, Const, Expr, K, Q, Var
 
-_ROWS_AT_ONCE = 1 << 22  # pairs evaluated in one step for masks that have no closed form
+_PAIRS_AT_ONCE = 1 << 22  # evaluated in one step for masks that have no closed form
+_Q_LEN, _KV_LEN = Var("q_len"), Var("kv_len")
+_VARIABLES = (Q, K, _Q_LEN, _KV_LEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,60 +154,24 @@ def key_ranges(
     """
     low = np.zeros(positions.size, dtype=np.int64)
     high = np.full(positions.size, kv_len - 1, dtype=np.int64)
-    for term in _conjuncts(mask):
+    terms = [term for part in _conjuncts(mask) for term in _conjuncts(_canonical(part))]
+    for term in terms:
         if isinstance(term, Const):
             if not term.value:
                 high[:] = -1
             continue
-        difference = _difference(term)
-        if difference is None:
+        comparison = affine.comparison_form(term)
+        if comparison is None or comparison[0] == "ne":
             return None
-        op, linear = difference
-        rest = linear.q * positions + linear.constant + linear.q_len * q_len
-        rest += linear.kv_len * kv_len
-        for lower in {"le": (False,), "ge": (True,), "eq": (False, True)}[op]:
-            _bound(low, high, linear.k, rest, lower=lower)
+        op, form = comparison
+        if any(part not in _VARIABLES for part, _ in form.terms):
+            return None
+        rest = form.coefficient(Q) * positions + form.constant
+        rest += form.coefficient(_Q_LEN) * q_len + form.coefficient(_KV_LEN) * kv_len
+        _at_most_zero(low, high, form.coefficient(K), rest)
+        if op == "eq":
+            _at_most_zero(low, high, -form.coefficient(K), -rest)
     return low, high
-
-
-def _bound(
-    low: npt.NDArray[np.int64],
-    high: npt.NDArray[np.int64],
-    factor: int,
-    rest: npt.NDArray[np.int64],
-    *,
-    lower: bool,
-) -> None:
-    """Narrow the ranges by ``factor * k + rest <= 0``, or ``>= 0`` with `lower`."""
-    if factor == 0:
-        high[rest < 0 if lower else rest > 0] = -1
-        return
-    sign = -1 if lower else 1
-    factor, rest = sign * factor, sign * rest
-    if factor > 0:
-        np.minimum(high, -rest // factor, out=high)
-    else:
-        np.maximum(low, -(-rest // -factor), out=low)
-
-
-@dataclass(frozen=True, slots=True)
-class _Linear:
-    """``q·Q + k·K + q_len·QL + kv_len·KL + constant`` with integer factors."""
-
-    q: int = 0
-    k: int = 0
-    q_len: int = 0
-    kv_len: int = 0
-    constant: int = 0
-
-    def plus(self, other: _Linear, sign: int = 1) -> _Linear:
-        return _Linear(
-            self.q + sign * other.q,
-            self.k + sign * other.k,
-            self.q_len + sign * other.q_len,
-            self.kv_len + sign * other.kv_len,
-            self.constant + sign * other.constant,
-        )
 
 
 def _conjuncts(expr: Expr) -> Iterator[Expr]:
@@ -216,48 +183,32 @@ def _conjuncts(expr: Expr) -> Iterator[Expr]:
             yield expr
 
 
-def _difference(term: Expr) -> tuple[str, _Linear] | None:
-    """A comparison as ``linear op 0`` with op one of le, ge and eq."""
-    if not isinstance(term, Binary):
-        return None
-    left, right = _linear(term.left), _linear(term.right)
-    if left is None or right is None:
-        return None
-    difference = left.plus(right, -1)
-    match term.op:
-        case "le" | "ge" | "eq":
-            return term.op, difference
-        case "lt":  # whole numbers: a < b is a + 1 <= b
-            return "le", difference.plus(_Linear(constant=1))
-        case "gt":
-            return "ge", difference.plus(_Linear(constant=-1))
-        case _:
-            return None
+def _canonical(term: Expr) -> Expr:
+    if isinstance(term, Binary) and term.op in COMPARISONS:
+        return affine.compare(term.op, term.left, term.right)
+    return term
 
 
-def _linear(expr: Expr) -> _Linear | None:
-    match expr:
-        case Const(value=int(value)) if not isinstance(value, bool):
-            return _Linear(constant=value)
-        case Var(name="q" | "k" | "q_len" | "kv_len" as name):
-            return _Linear(**{name: 1})
-        case Unary(op="neg", operand=operand):
-            inner = _linear(operand)
-            return None if inner is None else _Linear().plus(inner, -1)
-        case Binary(op="add" | "sub" as op, left=left, right=right):
-            one, two = _linear(left), _linear(right)
-            if one is None or two is None:
-                return None
-            return one.plus(two, 1 if op == "add" else -1)
-        case _:
-            return None
+def _at_most_zero(
+    low: npt.NDArray[np.int64],
+    high: npt.NDArray[np.int64],
+    factor: int,
+    rest: npt.NDArray[np.int64],
+) -> None:
+    """Narrow the ranges by ``factor * key + rest <= 0``."""
+    if factor == 0:
+        high[rest > 0] = -1
+    elif factor > 0:
+        np.minimum(high, -rest // factor, out=high)
+    else:
+        np.maximum(low, -(-rest // -factor), out=low)
 
 
 def _enumerate(mask: Expr, positions: npt.NDArray[np.int64], q_len: int, kv_len: int) -> Visits:
     keys = np.arange(kv_len, dtype=np.int64)
     seen = np.zeros(kv_len, dtype=np.bool_)
     pairs = 0
-    rows = max(1, _ROWS_AT_ONCE // kv_len)
+    rows = max(1, _PAIRS_AT_ONCE // kv_len)
     for start in range(0, q_len, rows):
         block = positions[start : start + rows, None]
         env = {"q": block, "k": keys[None, :], "q_len": q_len, "kv_len": kv_len}

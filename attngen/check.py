@@ -1,0 +1,87 @@
+"""Hold a result against the float64 reference, on enough rows to catch any mistake of a kernel.
+
+Input: an AttentionIR, its inputs and a result. Output: a :class:`Verdict`: the largest error, and
+the bound it has to keep (:mod:`attngen.accuracy`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from attngen.accuracy import core_bound, layer_bound
+from attngen.inputs import Array, CoreInputs, Inputs, LayerInputs
+from attngen.ir.attention import AttentionIR
+from attngen.reference import reference_attention, reference_layer
+
+ROWS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How right a result is.
+
+    Attributes:
+        error: largest absolute error; infinity where a NaN came that should not.
+        bound: what it must not be above.
+        rows: query rows that were checked, in every head and batch element.
+    """
+
+    error: float
+    bound: float
+    rows: int
+
+    @property
+    def good(self) -> bool:
+        """Whether the error keeps its bound."""
+        return self.error <= self.bound
+
+
+def judge(ir: AttentionIR, inputs: Inputs, result: Array, *, rows: int = ROWS) -> Verdict:
+    """Check up to `rows` query rows of `result`, (B, q_len, …), against the reference."""
+    chosen = pick_rows(result.shape[1], rows)
+    match inputs:
+        case CoreInputs(q=q, k=k, v=v, sink=sink):
+            expected, _ = reference_attention(ir, q, k, v, sink, rows=chosen)
+            bound = core_bound(ir, q, k, v)
+        case LayerInputs(x=x, weights=weights, context=context, sink=sink):
+            expected, _ = reference_layer(ir, x, weights, context, sink, rows=chosen)
+            bound = _layer_bound(ir, inputs, expected)
+    return Verdict(_largest_error(result[:, chosen], expected), bound, chosen.size)
+
+
+def pick_rows(q_len: int, count: int) -> npt.NDArray[np.intp]:
+    """At most `count` rows: the first and last, where masks begin and end, and some between."""
+    if q_len <= count:
+        return np.arange(q_len)
+    ends = count // 4
+    rng = np.random.default_rng(q_len)
+    middle = rng.choice(np.arange(ends, q_len - ends), count - 2 * ends, replace=False)
+    return np.concatenate([np.arange(ends), np.sort(middle), np.arange(q_len - ends, q_len)])
+
+
+def _layer_bound(ir: AttentionIR, inputs: LayerInputs, expected: Array) -> float:
+    weights = inputs.weights
+    source = inputs.x if inputs.context is None else inputs.context
+
+    def heads(x: Array, matrix: Array, bias: Array | None, count: int) -> Array:
+        projected = x @ matrix if bias is None else x @ matrix + bias
+        return projected.reshape(*x.shape[:2], count, matrix.shape[1] // count)
+
+    return layer_bound(
+        ir,
+        heads(inputs.x, weights.q, weights.q_bias, ir.heads),
+        heads(source, weights.k, weights.k_bias, ir.kv_heads),
+        heads(source, weights.v, weights.v_bias, ir.kv_heads),
+        weights.o,
+        expected,
+    )
+
+
+def _largest_error(result: Array, expected: Array) -> float:
+    if not result.size:
+        return 0.0
+    error = float(np.abs(result - expected).max())
+    return error if np.isfinite(error) else float("inf")
