@@ -13,8 +13,10 @@ import json
 import sys
 from pathlib import Path
 
-from attngen.bench.cases import Case, make_data
-from attngen.bench.peers import CannotDoError, Ours, all_peers
+from attngen.bench.cases import Case
+from attngen.bench.peers import CannotDoError, Ours, Peer, Prepared, all_peers
+from attngen.driver import run_stages
+from attngen.inputs import random_inputs
 
 
 def _status(field: str) -> int:
@@ -32,6 +34,10 @@ def _return_free_memory() -> None:
         libc.malloc_trim(0)
 
 
+def _prepare(peer: Peer, case: Case, threads: int) -> Prepared:
+    return peer.prepare(case, random_inputs(run_stages(case.spec).ir, case.lengths), threads)
+
+
 def measure(request: dict[str, object]) -> dict[str, object]:
     """Bytes of the peak beyond inputs and outputs, or the reason why there are none."""
     peers = {peer.name: peer for peer in (Ours(), *all_peers())}
@@ -41,8 +47,8 @@ def measure(request: dict[str, object]) -> dict[str, object]:
     if reason := peer.available():
         return {"bytes": None, "reason": reason}
     try:
-        peer.prepare(small, make_data(small), threads).call()
-        prepared = peer.prepare(case, make_data(case), threads)
+        _prepare(peer, small, threads).call()
+        prepared = _prepare(peer, case, threads)
     except CannotDoError as error:
         return {"bytes": None, "reason": str(error)}
     gc.collect()

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from attngen.bench.cases import Array, Case, Data
+from attngen.bench.cases import Case
 from attngen.bench.peers import CannotDoError, Prepared, core_only, missing_module
+from attngen.inputs import Array, Inputs
 
 _IR_VERSION = 10
 _CONTRIB = "com.microsoft"
@@ -126,9 +127,9 @@ class OnnxMultiHead:
         """Whether onnxruntime and onnx are installed."""
         return _availability()
 
-    def prepare(self, case: Case, data: Data, threads: int) -> Prepared:
+    def prepare(self, case: Case, inputs: Inputs, threads: int) -> Prepared:
         """A session of the operator."""
-        core = core_only(case, data)
+        core = core_only(inputs)
         if case.heads != case.kv_heads:
             raise CannotDoError("no grouped heads")
         node = _Node(
@@ -150,15 +151,15 @@ class OnnxGroupQuery:
         """Whether onnxruntime and onnx are installed."""
         return _availability()
 
-    def prepare(self, case: Case, data: Data, threads: int) -> Prepared:
+    def prepare(self, case: Case, inputs: Inputs, threads: int) -> Prepared:
         """A session of the operator; its cache is updated in place, as a server would do it."""
-        core = core_only(case, data)
+        core = core_only(inputs)
         if not case.causal:
             raise CannotDoError("always causal")
         past = case.kv_len - case.q_len
         cache_shape = (case.batch, case.kv_heads, case.kv_len, case.head_dim)
         empty = np.empty((*cache_shape[:2], 0, case.head_dim), np.float32)
-        inputs = {
+        feeds: dict[str, npt.NDArray[Any]] = {
             "query": _flat(core.q),
             "key": _flat(core.k[:, past:]),
             "value": _flat(core.v[:, past:]),
@@ -175,7 +176,7 @@ class OnnxGroupQuery:
                 "kv_num_heads": case.kv_heads,
                 "local_window_size": -1 if case.window is None else case.window,
             },
-            inputs,
+            feeds,
             {
                 "out": _flat(core.q).shape,
                 "present_key": cache_shape,
@@ -195,9 +196,9 @@ class OnnxAttention:
         """Whether onnxruntime and onnx are installed."""
         return _availability()
 
-    def prepare(self, case: Case, data: Data, threads: int) -> Prepared:
+    def prepare(self, case: Case, inputs: Inputs, threads: int) -> Prepared:
         """A session of the operator."""
-        core = core_only(case, data)
+        core = core_only(inputs)
         q = _heads_first(core.q)
         node = _Node(
             "Attention",

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from attngen.bench.cases import Array, Case, CoreData, Data, LayerData
+from attngen.bench.cases import Case
+from attngen.inputs import Array, CoreInputs, Inputs, LayerInputs
 
 
 class CannotDoError(Exception):
@@ -44,7 +45,7 @@ class Peer(Protocol):
     def available(self) -> str | None:
         """Why this peer cannot be used here at all; None if it can."""
 
-    def prepare(self, case: Case, data: Data, threads: int) -> Prepared:
+    def prepare(self, case: Case, inputs: Inputs, threads: int) -> Prepared:
         """Make `case` ready to run on `threads` threads.
 
         Raises:
@@ -57,11 +58,11 @@ def missing_module(name: str) -> str | None:
     return None if importlib.util.find_spec(name) else f"{name} is not installed"
 
 
-def core_only(case: Case, data: Data) -> CoreData:
-    """The data of a core case; a layer is more than the peer offers."""
-    if case.d_model is not None or isinstance(data, LayerData):
+def core_only(inputs: Inputs) -> CoreInputs:
+    """The inputs of a core; a layer is more than the peer offers."""
+    if isinstance(inputs, LayerInputs):
         raise CannotDoError("attention only, no layer")
-    return data
+    return inputs
 
 
 class Ours:
@@ -73,22 +74,17 @@ class Ours:
         """Always."""
         return None
 
-    def prepare(self, case: Case, data: Data, threads: int) -> Prepared:
+    def prepare(self, case: Case, inputs: Inputs, threads: int) -> Prepared:
         """Compile the case; a layer has its weights bound."""
         import numba
-        import numpy as np
 
-        import attngen
+        from attngen.backends.numba_cpu.threads import prepare as prepare_threads
+        from attngen.driver import compile_spec
+        from attngen.trial import prepare_call
 
+        prepare_threads()
         numba.set_num_threads(threads)
-        attention = attngen.compile(case.spec)
-        if isinstance(data, LayerData):
-            weights = attngen.Weights(q=data.w_q, k=data.w_k, v=data.w_v, o=data.w_o)
-            bound = attention.bind(weights)
-            out = np.full_like(data.x, np.nan)
-            return Prepared(lambda: bound(data.x, out=out), np.asarray)
-        out = np.full_like(data.q, np.nan)
-        return Prepared(lambda: attention(data.q, data.k, data.v, out=out), np.asarray)
+        return Prepared(prepare_call(compile_spec(case.spec), inputs), lambda out: out)
 
 
 def all_peers() -> tuple[Peer, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
 S, HEADS, HEAD_DIM, D_MODEL = 64, 32, 128, 4096
 
@@ -17,7 +18,7 @@ def _layer() -> None:
 
     import attngen
 
-    attention = attngen.compile("mha_4096")
+    attention: Any = attngen.compile("mha_4096")
     x = np.ones((S, D_MODEL), np.float32)
     q, k, v, o = (np.zeros((D_MODEL, D_MODEL), np.float32) for _ in range(4))
     attention(x, attngen.Weights(q=q, k=k, v=v, o=o))
@@ -28,7 +29,7 @@ def _core() -> None:
 
     import attngen
 
-    attention = attngen.compile(
+    attention: Any = attngen.compile(
         {"name": "core", "heads": HEADS, "head_dim": HEAD_DIM, "causal": True}
     )
     q = np.ones((S, HEADS, HEAD_DIM), np.float32)

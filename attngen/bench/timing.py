@@ -38,7 +38,10 @@ class Timing:
 
 
 def take_turns(
-    calls: Sequence[Callable[[], object]], *, min_rounds: int = MIN_ROUNDS
+    calls: Sequence[Callable[[], object]],
+    *,
+    min_rounds: int = MIN_ROUNDS,
+    most_rounds: int = _MAX_ROUNDS,
 ) -> tuple[Timing, ...]:
     """Time `calls` in turn, each at least `min_rounds` times, after warming all of them up.
 
@@ -46,7 +49,7 @@ def take_turns(
     """
     warm = [_timed(call) for call in calls for _ in range(2)]
     slowest = max(warm[1::2], default=0.0)
-    rounds = max(min_rounds, min(_MAX_ROUNDS, int(_BUDGET_SECONDS / max(slowest, 1e-6))))
+    rounds = max(min_rounds, min(most_rounds, int(_BUDGET_SECONDS / max(slowest, 1e-6))))
     seconds: list[list[float]] = [[] for _ in calls]
     order = list(range(len(calls)))
     for _ in range(rounds):

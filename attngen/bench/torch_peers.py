@@ -9,21 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from attngen.bench.cases import Array, Case, CoreData, Data, LayerData
+from attngen.bench.cases import Case
 from attngen.bench.peers import CannotDoError, Prepared, core_only, missing_module
+from attngen.inputs import Array, CoreInputs, Inputs, LayerInputs
 
 
 def _to_numpy(result: Any) -> Array:
     return np.asarray(result.detach().transpose(1, 2).numpy(), dtype=np.float32)
 
 
-def _heads_first(data: CoreData) -> tuple[Any, Any, Any]:
+def _heads_first(inputs: CoreInputs) -> tuple[Any, Any, Any]:
     import torch
 
     def convert(array: Array) -> Any:
         return torch.from_numpy(array).transpose(1, 2).contiguous()
 
-    return convert(data.q), convert(data.k), convert(data.v)
+    return convert(inputs.q), convert(inputs.k), convert(inputs.v)
 
 
 class TorchSdpa:
@@ -35,7 +36,7 @@ class TorchSdpa:
         """Whether torch is installed."""
         return missing_module("torch")
 
-    def prepare(self, case: Case, data: Data, threads: int) -> Prepared:
+    def prepare(self, case: Case, inputs: Inputs, threads: int) -> Prepared:
         """SDPA with the flag that the case needs; a window as a boolean mask, its only way."""
         import torch
         import torch.nn.functional as functional
@@ -48,9 +49,9 @@ class TorchSdpa:
             if case.q_len != case.kv_len:
                 raise CannotDoError("is_causal is aligned to the top left")
             options["is_causal"] = True
-        if isinstance(data, LayerData):
-            return _layer(case, data, options)
-        q, k, v = _heads_first(data)
+        if isinstance(inputs, LayerInputs):
+            return _layer(case, inputs, options)
+        q, k, v = _heads_first(inputs)
 
         def call() -> Any:
             with torch.inference_mode():
@@ -67,15 +68,15 @@ def _window_mask(case: Case) -> Any:
     return (k <= q) & (q - k < (case.window or 0))
 
 
-def _layer(case: Case, data: LayerData, options: dict[str, Any]) -> Prepared:
+def _layer(case: Case, inputs: LayerInputs, options: dict[str, Any]) -> Prepared:
     import torch
     import torch.nn.functional as functional
 
-    x = torch.from_numpy(data.x)
+    x, weights = torch.from_numpy(inputs.x), inputs.weights
     # Linear stores (out, in) and multiplies by its transpose
     w_q, w_k, w_v, w_o = (
         torch.from_numpy(np.ascontiguousarray(w.T))
-        for w in (data.w_q, data.w_k, data.w_v, data.w_o)
+        for w in (weights.q, weights.k, weights.v, weights.o)
     )
 
     def heads(projected: Any, count: int) -> Any:
@@ -112,12 +113,12 @@ class FlexAttention:
             return "torch.compile needs a C++ compiler"
         return None
 
-    def prepare(self, case: Case, data: Data, threads: int) -> Prepared:
+    def prepare(self, case: Case, inputs: Inputs, threads: int) -> Prepared:
         """Compile for this case; takes about 20 s."""
         import torch
         from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-        core = core_only(case, data)
+        core = core_only(inputs)
         torch.set_num_threads(threads)
         q, k, v = _heads_first(core)
         block_mask = None
