@@ -1,0 +1,106 @@
+"""The arguments and options that several commands share, each defined once."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from attngen.spec.model import ScheduleOverride
+
+SpecArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="SPEC",
+        help="A YAML file, or the name of a spec on the search path (see 'attngen specs').",
+        show_default=False,
+    ),
+]
+ScheduleOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--schedule",
+        metavar="KEY=VALUE",
+        help="Override a decision of the schedule, such as block_q=96; may be repeated.",
+        show_default=False,
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON value for programs.")]
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--threads",
+        min=1,
+        metavar="N",
+        help="Threads to run on; all by default.",
+        show_default=False,
+    ),
+]
+QLenOption = Annotated[
+    int | None,
+    typer.Option(
+        "--q-len",
+        "--seq",
+        min=0,
+        metavar="N",
+        help="Queries; 2048 by default.",
+        show_default=False,
+    ),
+]
+KvLenOption = Annotated[
+    int | None,
+    typer.Option(
+        "--kv-len",
+        min=0,
+        metavar="N",
+        help="Keys; as many as queries by default.",
+        show_default=False,
+    ),
+]
+BatchOption = Annotated[int, typer.Option("--batch", min=0, metavar="N", help="Batch size.")]
+
+
+def parse_overrides(texts: list[str] | None) -> tuple[ScheduleOverride, ...]:
+    """``--schedule`` values as overrides of the CPU schedule.
+
+    Raises:
+        typer.BadParameter: a text is not ``key=value``.
+    """
+    from attngen.spec.model import ScheduleOverride
+
+    overrides = []
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise typer.BadParameter(f"expected KEY=VALUE, got {text!r}", param_hint="'--schedule'")
+        word = value.strip()
+        number = int(word) if re.fullmatch(r"-?\d+", word) else word
+        name = name.strip().removeprefix("cpu.")
+        overrides.append(ScheduleOverride("cpu", name, number))
+    return tuple(overrides)
+
+
+def use_threads(count: int | None) -> int:
+    """Let this thread's kernels use `count` threads (None: as many as Numba offers).
+
+    Raises:
+        typer.BadParameter: more threads than Numba was started with.
+    """
+    import numba
+    from numba.core import config
+
+    from attngen.backends.numba_cpu import threads
+
+    threads.prepare()
+    settings: Any = config
+    most = int(settings.NUMBA_NUM_THREADS)
+    if count is not None and count > most:
+        raise typer.BadParameter(
+            f"{count} is more than the {most} threads Numba has here (NUMBA_NUM_THREADS)",
+            param_hint="'--threads'",
+        )
+    if count is not None:
+        numba.set_num_threads(count)
+    return int(numba.get_num_threads())
