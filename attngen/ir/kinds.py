@@ -46,7 +46,7 @@ def kind_of(expr: Expr) -> Kind:
         case Unary(op=op, operand=operand):
             kind = kind_of(operand)
             if (op in LOGICAL) != (kind == "boolean"):
-                raise InternalError(f"{op!r} does not take a {kind} operand")
+                raise InternalError(f"{op!r} does not take {kind} operands")
             return "real" if op == "tanh" else kind
         case Binary(op=op, left=left, right=right):
             kinds = {kind_of(left), kind_of(right)}

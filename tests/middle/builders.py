@@ -1,0 +1,47 @@
+"""Small IRs and expressions for the tests of the middle end."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from attngen.dtypes import FLOAT32
+from attngen.ir.attention import AttentionIR
+from attngen.ir.expr import DOT, TRUE, Binary, Const, Expr, K, Q, Unary, conjunction
+
+CAUSAL = Binary("le", K, Q)
+
+PLAIN = AttentionIR(
+    name="plain",
+    dtype=FLOAT32,
+    heads=4,
+    kv_heads=2,
+    head_dim=8,
+    value_dim=6,
+    d_model=None,
+    query_scale=1.0,
+    score=Binary("mul", DOT, Const(0.125)),
+    mask=TRUE,
+    alignment="bottom_right",
+    sink=False,
+    base="e",
+    outputs=("out",),
+)
+
+
+def attention(**changes: Any) -> AttentionIR:
+    return dataclasses.replace(PLAIN, **changes)
+
+
+def window(left: int = -1, right: int = -1, *, causal: bool = False) -> Expr:
+    mask: Expr = CAUSAL if causal else TRUE
+    if left >= 0:
+        mask = conjunction(mask, Binary("le", Binary("sub", Q, K), Const(left)))
+    if right >= 0:
+        mask = conjunction(mask, Binary("le", Binary("sub", K, Q), Const(right)))
+    return mask
+
+
+def softcapped(scale: float, cap: float) -> Expr:
+    scaled = Binary("mul", DOT, Const(scale))
+    return Binary("mul", Const(cap), Unary("tanh", Binary("div", scaled, Const(cap))))
