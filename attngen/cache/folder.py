@@ -29,11 +29,11 @@ class CacheWarning(UserWarning):
 def default_folder() -> Path | None:
     """``$ATTNGEN_CACHE_DIR``, else the platform's cache folder; None if there is no home at all."""
     chosen = os.environ.get(VARIABLE)
-    folder = Path(os.path.expanduser(chosen or platformdirs.user_cache_path("attngen")))
-    # Without HOME and without an entry for the user, "~" stays as it is.
-    if folder.parts[:1] == ("~",):
+    try:
+        folder = Path(os.path.expanduser(chosen or platformdirs.user_cache_path("attngen")))
+    except RuntimeError:  # neither HOME nor an entry for this user; older versions keep the "~"
         return None
-    return folder.absolute()
+    return None if folder.parts[:1] == ("~",) else folder.absolute()
 
 
 def private_folder() -> Path:
