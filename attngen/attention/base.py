@@ -132,3 +132,10 @@ class Attention(ABC):
         if sink is not None:
             raise CallTypeError("unexpected argument 'sink': say 'sink: true' in the spec")
         return None
+
+
+def fill_empty(out: Array, lse: Array | None) -> None:
+    """No query or no key: rows attend to nothing."""
+    out.fill(0)
+    if lse is not None:
+        lse.fill(-np.inf)

@@ -11,7 +11,7 @@ from typing import NoReturn
 import numpy as np
 
 from attngen import call_checks
-from attngen.attention.base import Attention, Compiled, Result
+from attngen.attention.base import Attention, Compiled, Result, fill_empty
 from attngen.backends.numba_cpu import threads
 from attngen.call_checks import Array
 from attngen.errors import CallTypeError
@@ -80,7 +80,7 @@ class CoreAttention(Attention):
                 else:
                     kernels.attend(q, k, v, target, lse, sink)
         else:
-            _fill_empty(target, lse)
+            fill_empty(target, lse)
         if lse is None:
             return out
         return out, lse[0] if single else lse
@@ -114,10 +114,3 @@ class CoreAttention(Attention):
             f"{self.spec.name} is a core, which has no weights; say 'd_model' in the spec for a "
             "layer with projections"
         )
-
-
-def _fill_empty(out: Array, lse: Array | None) -> None:
-    """No query or no key: rows attend to nothing."""
-    out.fill(0)
-    if lse is not None:
-        lse.fill(-np.inf)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from attngen import call_checks, fingerprint
-from attngen.attention.base import Attention, Compiled, Recipe, Result
+from attngen.attention.base import Attention, Compiled, Recipe, Result, fill_empty
 from attngen.backends.numba_cpu import threads
 from attngen.call_checks import Array
 from attngen.errors import CallTypeError, CallValueError
@@ -74,10 +74,15 @@ class LayerAttention(Attention):
         context3 = x3 if context is None else context[None] if single else context
         batch, q_len = x3.shape[:2]
         lse = np.empty((batch, self._heads, q_len), self._lse_dtype) if with_lse else None
-        if target.size:
+        if target.size and context3.shape[1]:
             kernels = self._kernels()
             with threads.guard():
                 kernels.layer(x3, context3, packed, out3, lse, sink)
+        else:
+            # No key: heads are zero, and the output projection adds its bias to them.
+            fill_empty(target, lse)
+            if packed.o_bias is not None:
+                target += packed.o_bias
         if lse is None:
             return out
         return out, lse[0] if single else lse

@@ -1,0 +1,106 @@
+"""Compiled attentions whose kernels are plain NumPy, so that calls alone are tested."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attngen.attention import Attention, Compiled, make
+from attngen.dtypes import DTYPES
+from attngen.ir.attention import AttentionIR
+from attngen.ir.expr import DOT, TRUE
+from attngen.ir.schedule import CpuSchedule, Decision
+from attngen.loader import load
+from attngen.spec.model import Spec
+
+FAKE = '''
+"""What a generated package exports, in NumPy: full attention."""
+
+import numpy as np
+
+
+def attend(q, k, v, out, lse=None, sink=None):
+    for array in (q, k, v, out):
+        assert type(array) is np.ndarray and array.ndim == 4
+    group = q.shape[2] // k.shape[2]
+    s = np.einsum("bqhd,bkhd->bhqk", q, np.repeat(k, group, 2)) / np.sqrt(q.shape[-1])
+    top = s.max(-1, keepdims=True)
+    p = np.exp(s - top)
+    total = p.sum(-1, keepdims=True)
+    if lse is not None:
+        lse[:] = (top + np.log(total))[..., 0]
+    if sink is not None:
+        total = total + np.exp(sink[:, None, None] - top)
+    out[:] = np.einsum("bhqk,bkhd->bqhd", p / total, np.repeat(v, group, 2))
+
+
+def pack_weight(w):
+    return np.array(w, order="C")
+
+
+def layer(x, context, weights, out, lse, sink):
+    def project(a, w, bias, heads):
+        y = a @ w if bias is None else a @ w + bias
+        return y.reshape(*a.shape[:2], heads, -1)
+
+    q = project(x, weights.q, weights.q_bias, HEADS)
+    k = project(context, weights.k, weights.k_bias, KV_HEADS)
+    v = project(context, weights.v, weights.v_bias, KV_HEADS)
+    heads = np.empty((*q.shape[:-1], v.shape[-1]), q.dtype)
+    attend(q, k, v, heads, lse, sink)
+    out[:] = project(heads.reshape(*x.shape[:2], -1), weights.o, weights.o_bias, 1)[:, :, 0]
+'''
+
+
+def compile_fake(folder: str, options: dict[str, Any]) -> Attention:
+    """A stand-in for the driver, importable as a recipe must be."""
+    sizes = {"heads": 4, "kv_heads": 2, "head_dim": 8, "value_dim": 6}
+    given = {k: v for k, v in options.items() if k != "lanes"}
+    spec = Spec(name="demo", scope="layer" if "d_model" in options else "core", **(sizes | given))
+    ir = AttentionIR(
+        spec.name,
+        spec.dtype,
+        spec.heads,
+        spec.kv_heads,
+        spec.head_dim,
+        spec.value_dim,
+        spec.d_model,
+        1 / math.sqrt(spec.head_dim),
+        DOT,
+        TRUE,
+        "bottom_right",
+        spec.sink,
+        "2",
+        spec.outputs,
+    )
+    lanes = options.get("lanes", 8)
+    schedule = CpuSchedule(
+        **{
+            f.name: Decision(lanes if f.name == "lanes" else 4, "default", "a test")
+            for f in dataclasses.fields(CpuSchedule)
+        }
+    )
+    text = f"{FAKE}\n\nHEADS, KV_HEADS = {spec.heads}, {spec.kv_heads}\n"
+    path = Path(folder) / f"fake_{spec.heads}_{spec.kv_heads}"
+    path.mkdir(exist_ok=True)
+    if not (path / "__init__.py").exists():
+        (path / "__init__.py").write_text(text)
+    recipe = (compile_fake, (folder, options))
+    return make(Compiled(spec, ir, schedule, load(path), path, lambda: "because", recipe))
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Callable[..., Any]:
+    """``build(heads=…, d_model=…, dtype="float64", sink=True)``: a fake compiled attention."""
+
+    def build(**options: Any) -> Attention:
+        if "dtype" in options:
+            options["dtype"] = DTYPES[options["dtype"]]
+        return compile_fake(str(tmp_path), options)
+
+    return build
