@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_WIDEST = 160  # characters of a line that are shown
+_CONTEXT = 80  # of them before the mistake, in a line that is cut
+
 
 @dataclass(frozen=True, slots=True)
 class SourceText:
@@ -38,10 +41,15 @@ class Span:
 def caret_block(span: Span) -> str:
     """The source line of `span` with a caret under its first character.
 
-    Tabs are kept in the pad, so that the caret lines up in every terminal.
+    Tabs are kept in the pad, so that the caret lines up in every terminal. A long line is cut to
+    the part around the mistake, and characters that a terminal would act on are replaced.
     """
     text = span.source.line(span.line)
+    column = span.column - 1
+    start = column - _CONTEXT if len(text) > _WIDEST and column > _CONTEXT else 0
+    text, column = text[start : start + _WIDEST], column - start
+    text = "".join(c if c == "\t" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
     gutter = f"{span.line:>5} | "
-    pad = "".join("\t" if c == "\t" else " " for c in text[: span.column - 1])
-    marks = "^" + "~" * (min(span.length, max(len(text) - span.column + 1, 1)) - 1)
+    pad = "".join("\t" if c == "\t" else " " for c in text[:column])
+    marks = "^" + "~" * (min(span.length, max(len(text) - column, 1)) - 1)
     return f"{gutter}{text}\n{' ' * (len(gutter) - 2)}| {pad}{marks} here"

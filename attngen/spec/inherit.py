@@ -19,7 +19,7 @@ from attngen.spec.nodes import Fields, Scalar, from_mapping, merge, shorten
 from attngen.spec.search import locate_parent
 from attngen.spec.yaml_nodes import read_yaml
 
-MAX_BYTES = 1 << 20
+MAX_BYTES = 64 << 10
 MAX_PARENTS = 32
 _OWN_KEYS = frozenset({"name", "description", "extends"})
 
@@ -105,7 +105,7 @@ def _read_file(path: Path, span: Span | None) -> tuple[Fields | None, tuple[Diag
         message = f"cannot read {shorten(name, 200)}: {reason}"
         return None, (Diagnostic("E-FILE", message, span, hint=_file_hint(path)),)
     if len(data) > MAX_BYTES:
-        message = f"{shorten(name, 200)} is larger than 1 MiB, and a spec is a few lines"
+        message = f"{shorten(name, 200)} is larger than 64 KiB, and a spec is a few lines"
         return None, (Diagnostic("E-FILE", message, span),)
     try:
         text = data.decode("utf-8-sig")
@@ -121,7 +121,7 @@ def _read_file(path: Path, span: Span | None) -> tuple[Fields | None, tuple[Diag
 
 
 def _file_hint(path: Path) -> str:
-    if path.is_dir():
+    if os.path.isdir(path):
         return "name a file in that folder"
     folder = path.parent
-    return f"there is no folder {shorten(str(folder), 200)}" if not folder.is_dir() else ""
+    return f"there is no folder {shorten(str(folder), 200)}" if not os.path.isdir(folder) else ""

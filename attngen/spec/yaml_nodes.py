@@ -136,16 +136,14 @@ class _TreeReader:
 
     def __init__(self, source: SourceText) -> None:
         self.source = source
-        self.diagnostics: list[Diagnostic] = []
+        self.diagnostics: dict[Diagnostic, None] = {}  # a set that keeps their order
         self.resolver = yaml.resolver.Resolver()
         self.open: set[int] = set()
         self.nodes = 0
 
     def report(self, code: str, node: yaml.Node, message: str, hint: str = "") -> None:
         """Adds a mistake at `node`, once however often an alias brings it back."""
-        found = Diagnostic(code, message, self.span(node), hint=hint)
-        if found not in self.diagnostics:
-            self.diagnostics.append(found)
+        self.diagnostics[Diagnostic(code, message, self.span(node), hint=hint)] = None
 
     def span(self, node: yaml.Node) -> Span:
         end = node.end_mark if isinstance(node, yaml.ScalarNode) else None

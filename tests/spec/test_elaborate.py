@@ -1,0 +1,94 @@
+"""A Spec's meaning as AttentionIR: defaults, score and mask."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from attngen.dtypes import FLOAT64
+from attngen.ir.expr import DOT, TRUE, Binary, Const, Expr, K, Q, Unary
+from attngen.spec.elaborate import elaborate
+from attngen.spec.reader import read_spec
+
+CAUSAL = Binary("le", K, Q)
+LEFT_3 = Binary("le", Binary("sub", Q, K), Const(3))
+RIGHT_0 = Binary("le", Binary("sub", K, Q), Const(0))
+
+
+def ir_of(**keys: Any) -> Any:
+    return elaborate(read_spec({"heads": 8, "head_dim": 64, **keys}))
+
+
+def origins(expr: Expr) -> set[str]:
+    match expr:
+        case Unary(operand=operand):
+            return {expr.origin} | origins(operand)
+        case Binary(left=left, right=right):
+            return {expr.origin} | origins(left) | origins(right)
+        case _:
+            return {expr.origin}
+
+
+def test_defaults() -> None:
+    ir = ir_of()
+    assert (ir.kv_heads, ir.value_dim, ir.d_model, ir.scope) == (8, 64, None, "core")
+    assert (ir.query_scale, ir.base, ir.alignment, ir.sink) == (1.0, "e", "bottom_right", False)
+    assert (ir.outputs, ir.mask, ir.name) == (("out",), TRUE, "attention")
+    assert ir.score == Binary("mul", DOT, Const(0.125))
+
+
+def test_what_is_given() -> None:
+    ir = ir_of(
+        d_model=100, kv_heads=2, value_dim=3, dtype="float64", sink=True, name="n",
+        description="d", outputs=["out", "lse"],
+    )  # fmt: skip
+    assert (ir.kv_heads, ir.value_dim, ir.d_model, ir.scope) == (2, 3, 100, "layer")
+    assert (ir.dtype, ir.sink, ir.name, ir.description) == (FLOAT64, True, "n", "d")
+    assert ir.outputs == ("out", "lse")
+
+
+@pytest.mark.parametrize("head_dim", [1, 3, 80, 192])
+def test_the_default_scale_is_that_of_the_query_heads(head_dim: int) -> None:
+    ir = ir_of(head_dim=head_dim, value_dim=7)
+    assert ir.score == Binary("mul", DOT, Const(1 / math.sqrt(head_dim)))
+
+
+@pytest.mark.parametrize("scale", [0, 0.0, -1.0e4, 0.25])
+def test_a_given_scale_is_kept_also_where_it_is_zero(scale: float) -> None:
+    assert ir_of(scale=scale).score == Binary("mul", DOT, Const(float(scale)))
+
+
+def test_softcap_comes_after_the_scale() -> None:
+    score = ir_of(scale=0.5, softcap=30).score
+    scaled = Binary("mul", DOT, Const(0.5))
+    cap = Const(30.0)
+    assert score == Binary("mul", cap, Unary("tanh", Binary("div", scaled, cap)))
+    assert origins(score) == {"", "scale", "softcap"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "mask", "alignment"),
+    [
+        ({"causal": False}, TRUE, "bottom_right"),
+        ({"causal": True}, CAUSAL, "bottom_right"),
+        ({"causal": "bottom_right"}, CAUSAL, "bottom_right"),
+        ({"causal": "top_left"}, CAUSAL, "top_left"),
+        ({"window": {"left": 3}}, LEFT_3, "bottom_right"),
+        ({"window": {"right": 0}}, RIGHT_0, "bottom_right"),
+        ({"window": {"left": -1, "right": -1}}, TRUE, "bottom_right"),
+        ({"window": {"left": 3, "right": 0}}, Binary("and", LEFT_3, RIGHT_0), "bottom_right"),
+        ({"causal": "top_left", "window": {"left": 3}}, Binary("and", CAUSAL, LEFT_3), "top_left"),
+    ],
+    ids=str,
+)
+def test_masks(keys: dict[str, Any], mask: Expr, alignment: str) -> None:
+    ir = ir_of(**keys)
+    assert ir.mask == mask
+    assert ir.alignment == alignment
+
+
+def test_masks_say_where_they_come_from() -> None:
+    mask = ir_of(causal=True, window={"left": 3, "right": 2}).mask
+    assert origins(mask) == {"", "causal", "window.left", "window.right"}
