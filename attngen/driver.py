@@ -1,0 +1,175 @@
+"""The whole compiler on one page: from a spec to a callable, stage by stage.
+
+    read       YAML -> Spec                      every mistake at once, each at its place
+    elaborate  Spec -> AttentionIR               defaults, score and mask as expressions
+    simplify   AttentionIR -> AttentionIR        base 2, constants folded, scale in q
+    schedule   AttentionIR × target -> Schedule  every decision with its source and reason
+    lower      AttentionIR × Schedule -> KernelIR
+    emit       KernelIR -> source package        one template a kernel
+    publish    source package -> cache folder    atomic, content-addressed
+    load       cache folder -> the callable
+
+What each stage makes is a frozen value that can be printed (``attngen show SPEC --stage …``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from attngen import attention, lowering, passes
+from attngen.backends.numba_cpu.probe import probe
+from attngen.backends.numba_cpu.scheduling import propose
+from attngen.cache import Cache, CacheKey, key_for
+from attngen.fingerprint import text_digest
+from attngen.ir.attention import AttentionIR
+from attngen.ir.kernel import KernelIR, SourcePackage
+from attngen.ir.schedule import CpuSchedule
+from attngen.ir.verify import verify_attention, verify_kernel
+from attngen.resources import templates_dir
+from attngen.spec.elaborate import elaborate
+from attngen.spec.model import ScheduleOverride, Spec
+from attngen.spec.reader import read_spec
+from attngen.targets import CpuTarget
+
+Source: TypeAlias = "str | Path | Mapping[str, Any] | Spec"
+
+STAGES = ("read", "elaborate", "simplify", "schedule", "lower", "emit")
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The product of each stage, made when it is first asked for and verified where it is made."""
+
+    spec: Spec
+    target: CpuTarget
+    overrides: tuple[ScheduleOverride, ...] = ()
+
+    @cached_property
+    def ir(self) -> AttentionIR:
+        """What is computed, with every default filled in."""
+        ir = elaborate(self.spec)
+        verify_attention(ir)
+        return ir
+
+    @cached_property
+    def simplified(self) -> AttentionIR:
+        """The same in the form that kernels compute."""
+        ir = passes.simplify(self.ir)
+        verify_attention(ir)
+        return ir
+
+    @cached_property
+    def schedule(self) -> CpuSchedule:
+        """How it is computed on the target."""
+        return propose(self.simplified, self.target, (*self.spec.schedule, *self.overrides))
+
+    @cached_property
+    def kernel(self) -> KernelIR:
+        """What × how."""
+        kernel = lowering.lower(self.simplified, self.schedule)
+        verify_kernel(kernel)
+        return kernel
+
+    @cached_property
+    def package(self) -> SourcePackage:
+        """The generated source."""
+        from attngen.backends.numba_cpu.emit import emit  # Jinja is not needed for a cache hit
+
+        return emit(self.kernel, self.schedule, self.target)
+
+    @cached_property
+    def key(self) -> CacheKey:
+        """Everything that shapes the source and the machine code."""
+        return key_for(self.simplified, self.schedule, self.target, _templates_digest())
+
+
+def run_stages(
+    source: Source,
+    *,
+    target: CpuTarget | None = None,
+    overrides: tuple[ScheduleOverride, ...] = (),
+) -> Stages:
+    """The stages of compiling `source` for `target` (this machine if None).
+
+    Raises:
+        SpecError: the spec has mistakes; all of them are reported.
+    """
+    spec = source if isinstance(source, Spec) else read_spec(source)
+    return Stages(spec, probe() if target is None else target, overrides)
+
+
+def compile_spec(
+    source: Source,
+    *,
+    overrides: tuple[ScheduleOverride, ...] = (),
+    cache: Cache | None = None,
+) -> attention.Attention:
+    """Compile a spec for this machine and hand out its callable.
+
+    Args:
+        source: a YAML file, the name of a spec on the search path, a mapping, or a Spec.
+        overrides: scheduling decisions that win over the spec's.
+        cache: where generated code is kept; the user's cache folder if None.
+
+    Raises:
+        SpecError: the spec or an override has mistakes; all of them are reported.
+    """
+    from attngen import loader
+
+    stages = run_stages(source, overrides=overrides)
+    cache = Cache() if cache is None else cache
+    folder = cache.find(stages.key) or cache.publish(stages.key, stages.package)
+    return attention.make(
+        attention.Compiled(
+            spec=stages.spec,
+            ir=stages.simplified,
+            schedule=stages.schedule,
+            package=loader.load(folder),
+            folder=folder,
+            explain=lambda: _explain(stages),
+            recipe=(_recompile, (stages.spec, overrides)),
+        )
+    )
+
+
+def write_package(
+    source: Source, folder: Path, *, overrides: tuple[ScheduleOverride, ...] = ()
+) -> Path:
+    """Write the generated package for `source` below `folder`; it needs NumPy and Numba only.
+
+    Files that hold the right text already are left alone, and so is every other file there.
+
+    Raises:
+        SpecError: the spec or an override has mistakes.
+        OSError: `folder` cannot be written.
+    """
+    package = run_stages(source, overrides=overrides).package
+    home = folder / package.name
+    home.mkdir(parents=True, exist_ok=True)
+    for file in package.files:
+        path = home / file.path
+        if not path.is_file() or path.read_bytes() != file.text.encode():
+            path.write_text(file.text, encoding="utf-8", newline="\n")
+    return home
+
+
+def _recompile(spec: Spec, overrides: tuple[ScheduleOverride, ...]) -> attention.Attention:
+    return compile_spec(spec, overrides=overrides)
+
+
+def _explain(stages: Stages) -> str:
+    from attngen.explain import explain
+
+    return explain(stages).to_text()
+
+
+def _templates_digest() -> str:
+    """Digest of all templates: editing one makes new entries."""
+    folder = templates_dir()
+    paths = sorted(folder.rglob("*.jinja"))
+    parts = (f"{p.relative_to(folder).as_posix()}\0{p.read_text('utf-8')}\0" for p in paths)
+    return text_digest("".join(parts))
