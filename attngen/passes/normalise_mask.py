@@ -76,7 +76,10 @@ def _normal(expr: Expr, *, negate: bool) -> Expr:
 def _comparison(expr: Binary, left: Expr, right: Expr, *, negate: bool) -> Expr:
     kinds = {kind_of(left), kind_of(right)}
     if kinds == {"integer"}:
-        return _reduced(compare(_NEGATED[expr.op] if negate else expr.op, left, right))
+        result = _reduced(compare(_NEGATED[expr.op] if negate else expr.op, left, right))
+        if isinstance(result, Binary) and result.op in COMPARISONS:
+            return dataclasses.replace(result, origin=expr.origin)
+        return result
     if kinds == {"boolean"}:
         op = _NEGATED[expr.op] if negate else expr.op
         return Binary(op, _normal(left, negate=False), _normal(right, negate=False), expr.origin)

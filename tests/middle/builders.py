@@ -8,6 +8,8 @@ from typing import Any
 from attngen.dtypes import FLOAT32
 from attngen.ir.attention import AttentionIR
 from attngen.ir.expr import DOT, TRUE, Binary, Const, Expr, K, Q, Unary, conjunction
+from attngen.ir.kernel import Buffer, FlashForward, SplitKV
+from attngen.mask_tiles import plan
 
 CAUSAL = Binary("le", K, Q)
 
@@ -45,3 +47,43 @@ def window(left: int = -1, right: int = -1, *, causal: bool = False) -> Expr:
 def softcapped(scale: float, cap: float) -> Expr:
     scaled = Binary("mul", DOT, Const(scale))
     return Binary("mul", Const(cap), Unary("tanh", Binary("div", scaled, Const(cap))))
+
+
+BUFFERS = (Buffer("queries", 128, "Qᵀ"), Buffer("row_max", 16, "maxima"))
+
+
+def flash(**changes: object) -> FlashForward:
+    values: dict[str, object] = {
+        "dtype": FLOAT32,
+        "lanes": 8,
+        "tile_scalars": 6,
+        "tile_vectors": 2,
+        "block_q": 64,
+        "block_kv": 48,
+        "head_dim": 8,
+        "value_dim": 6,
+        "query_scale": 0.5,
+        "score": DOT,
+        "mask": plan(CAUSAL),
+        "sink": True,
+        "buffers": BUFFERS,
+    }
+    return FlashForward(**values | changes)  # type: ignore[arg-type]
+
+
+def split(**changes: object) -> SplitKV:
+    values: dict[str, object] = {
+        "dtype": FLOAT32,
+        "lanes": 8,
+        "rows": 2,
+        "max_rows": 8,
+        "split_kv": 256,
+        "head_dim": 8,
+        "value_dim": 6,
+        "query_scale": 0.5,
+        "score": DOT,
+        "mask": None,
+        "sink": False,
+        "buffers": (),
+    }
+    return SplitKV(**values | changes)  # type: ignore[arg-type]
