@@ -7,11 +7,13 @@ a rounded dot product moves a score by a few u · magnitude, which moves every w
 the sums over n keys add √n · u as rounding errors do that are as often up as down (Higham & Mary,
 2019). Outputs are averages of values, so all of it scales with max|v|::
 
-    core:  16 u · (1 + magnitude + √n) · max|v|
-    layer: 16 u · ((1 + magnitude) · √d_model + √n) · max|v| · max‖W_O column‖
-           + 16 u · √(heads · value_dim) · max|out|
+    core:  4 u · (1 + magnitude + √n) · max|v|
+    layer: (core + 4 u · √d_model · (1 + magnitude / √head_dim) · max|v|) · max‖W_O column‖
+           + 4 u · √(heads · value_dim) · max|out|
 
-The factor 16 leaves room for any order of summation; a real mistake is far larger.
+In a layer the elements of q, k and v have rounding errors of their own, of which a score sees the
+mean over head_dim. The factor 4 leaves room for any order of summation; a real mistake is
+far larger.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import numpy.typing as npt
 from attngen.ir.attention import AttentionIR
 from attngen.ir.evaluate import evaluate
 
-_ROOM = 16.0
+_ROOM = 4.0
 _STEP = 1e-4
 
 
@@ -52,11 +54,12 @@ def layer_bound(
     """The bound for a layer, from its projected q, k and v and its exact result `out`."""
     if 0 in (q.size, k.size, v.size):
         return 0.0
-    depth = math.sqrt(ir.d_model or 1)
-    terms = (1 + magnitude(ir, q, k)) * depth + math.sqrt(k.shape[-3])
-    attended = terms * float(np.abs(v).max()) * float(np.linalg.norm(w_o, axis=0).max())
-    projected = math.sqrt(ir.heads * ir.value_dim) * float(np.abs(out).max(initial=0.0))
-    return _ROOM * unit_roundoff(ir) * (attended + projected)
+    spread = 1 + magnitude(ir, q, k) / math.sqrt(ir.head_dim)
+    projected = math.sqrt(ir.d_model or 1) * spread * float(np.abs(v).max())
+    joined = math.sqrt(ir.heads * ir.value_dim) * float(np.abs(out).max(initial=0.0))
+    column = float(np.linalg.norm(w_o, axis=0).max())
+    rounding = _ROOM * unit_roundoff(ir)
+    return (core_bound(ir, q, k, v) + rounding * projected) * column + rounding * joined
 
 
 def unit_roundoff(ir: AttentionIR) -> float:

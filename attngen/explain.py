@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 from attngen.contract import contract
 from attngen.costs import Cost, Lengths, cost
 from attngen.dtypes import FLOAT32, DType
-from attngen.formatting import bytes_text, flop_text, rate_text, seconds_text, significant
+from attngen.formatting import (
+    bytes_text,
+    count_text,
+    flop_text,
+    rate_text,
+    seconds_text,
+    significant,
+)
 from attngen.ir.attention import AttentionIR
 
 if TYPE_CHECKING:
@@ -93,11 +100,12 @@ class ExplainReport:
             rows.append(("together", f"{flop_text(self.cost.flop)}, {bytes_text(self.cost.bytes)}"))
         if self.speeds and self.predicted is not None:
             peak, bandwidth = self.speeds.flop_per_s, self.speeds.bytes_per_s
+            threads = count_text(self.speeds.threads, "thread")
             rows.append(
                 (
                     "predicted",
-                    f"at least {seconds_text(self.predicted)} ({self.speeds.threads} threads at "
-                    f"{rate_text(peak)} and {significant(bandwidth / 1e9)} GB/s, both measured)",
+                    f"at least {seconds_text(self.predicted)} ({threads} at {rate_text(peak)} and "
+                    f"{significant(bandwidth / 1e9)} GB/s, both measured)",
                 )
             )
         if self.measured is not None:
@@ -179,7 +187,8 @@ def _work_title(work: Cost) -> str:
     share = visits.pairs / pairs if pairs else 0.0
     digits = max(0, -math.floor(math.log10(share)) - 1) if share else 0
     return (
-        f"work at batch {lengths.batch}, {lengths.q_len} queries, {lengths.kv_len} keys "
+        f"work at batch {lengths.batch}, {count_text(lengths.q_len, 'query', 'queries')}, "
+        f"{count_text(lengths.kv_len, 'key')} "
         f"({share:.{digits}%} of the pairs attend)"
     )
 

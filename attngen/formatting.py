@@ -28,6 +28,11 @@ def bytes_text(size: float) -> str:
     return _scaled(size, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))
 
 
+def count_text(count: int, noun: str, plural: str = "") -> str:
+    """Such as ``1 key`` or ``2 queries``."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
 def significant(value: float) -> str:
     """`value` with three significant digits, without an exponent."""
     if value == 0 or abs(value) >= 99.95:

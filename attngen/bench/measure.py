@@ -21,6 +21,7 @@ from attngen.bench.timing import MIN_ROUNDS, Timing, take_turns
 from attngen.check import Verdict, judge
 from attngen.costs import cost
 from attngen.driver import run_stages
+from attngen.formatting import count_text
 from attngen.inputs import Array, Inputs, random_inputs
 from attngen.ir.attention import AttentionIR
 
@@ -105,7 +106,7 @@ def measure_suite(
     for count in threads:
         peak = measure_fma(target, threads=count)
         for case in cases:
-            progress(f"{case.label}, {count} threads")
+            progress(f"{case.label}, {count_text(count, 'thread')}")
             lines.append(_measure_line(case, peers, count, peak, rounds))
     return CallReport(suite, where, tuple(lines))
 

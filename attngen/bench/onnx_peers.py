@@ -70,6 +70,8 @@ class _Node:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 3
+        # its threads spin while it works, as always, and not on into the next contestant's turn
+        options.add_session_config_entry("session.force_spinning_stop", "1")
         session = onnxruntime.InferenceSession(
             self.model(), options, providers=["CPUExecutionProvider"]
         )

@@ -21,6 +21,7 @@ from attngen.bench.cases import Case
 from attngen.bench.peers import Peer
 from attngen.bench.suites import CASES
 from attngen.errors import TargetError
+from attngen.formatting import count_text
 
 _COLD_RUNS = 3
 _WARM_RUNS = 7
@@ -106,7 +107,7 @@ def measure_memory(
         for count in threads:
             limit = 2 * 4 * case.batch * case.kv_len * case.kv_heads * case.head_dim
             limit += count * _MIB
-            progress(f"{case.label}, {count} threads")
+            progress(f"{case.label}, {count_text(count, 'thread')}")
             for name in ("attngen", *(peer.name for peer in peers)):
                 measured, reason = _peak_memory(name, case, count)
                 lines.append(MemoryLine(name, case.label, count, measured, limit, reason))

@@ -14,7 +14,7 @@ from typing import Any
 from attngen.bench.environment import Environment
 from attngen.bench.measure import CallReport, Line, Result
 from attngen.bench.processes import MemoryLine, StartLine
-from attngen.formatting import bytes_text, rate_text, seconds_text
+from attngen.formatting import bytes_text, count_text, rate_text, seconds_text
 
 _DASH = "–"
 
@@ -35,10 +35,10 @@ def call_tables(report: CallReport) -> list[Table]:
     for threads in dict.fromkeys(line.threads for line in report.lines):
         lines = [line for line in report.lines if line.threads == threads]
         peers = [result.who for result in lines[0].results[1:]]
-        peak = rate_text(lines[0].peak)
+        peak, count = rate_text(lines[0].peak), count_text(threads, "thread")
         tables.append(
             Table(
-                f"{report.suite}, {_threads(threads)} (FMA peak {peak}); × is their time over ours",
+                f"{report.suite}, {count} (FMA peak {peak}); × is their time over ours",
                 ("work", "attngen", "rate", "of peak", *peers),
                 tuple(_call_row(line) for line in lines),
                 _reasons((result, line.case.label) for line in lines for result in line.results),
@@ -143,10 +143,6 @@ def process_data(
         "environment": asdict(where),
         "lines": [asdict(line) for line in lines],
     }
-
-
-def _threads(count: int) -> str:
-    return f"{count} thread" if count == 1 else f"{count} threads"
 
 
 def _reasons(items: Iterable[tuple[Result | StartLine | MemoryLine, str]]) -> tuple[str, ...]:

@@ -53,15 +53,15 @@ def run_command(
 
 
 def _print(trial: Trial) -> None:
-    from attngen.formatting import rate_text, seconds_text
+    from attngen.formatting import count_text, rate_text, seconds_text
 
     lengths, verdict, timing = trial.lengths, trial.verdict, trial.timing
     say(
-        f"{trial.name}: batch {lengths.batch}, {lengths.q_len} queries, {lengths.kv_len} keys, "
-        f"{trial.dtype}, {trial.threads} threads"
+        f"{trial.name}: batch {lengths.batch}, {count_text(lengths.q_len, 'query', 'queries')}, "
+        f"{count_text(lengths.kv_len, 'key')}, {trial.dtype}, {count_text(trial.threads, 'thread')}"
     )
     share = f"{trial.share_of_peak:.0%} of the {rate_text(trial.peak)} FMA peak measured here"
-    checked = f"{verdict.rows} rows checked against float64"
+    checked = f"{count_text(verdict.rows, 'row')} checked against float64"
     relation = "within" if verdict.good else "OVER"
     say_rows(
         [
