@@ -1,4 +1,4 @@
-"""Compiled attentions whose kernels are plain NumPy, so that calls alone are tested."""
+"""Compiled attentions with kernels of a few lines, so that calls alone are tested."""
 
 from __future__ import annotations
 
@@ -57,10 +57,44 @@ def layer(x, context, weights, out, lse, sink):
 '''
 
 
+PARALLEL = (
+    FAKE
+    + """
+
+from numba import get_num_threads, njit, prange
+
+
+@njit(parallel=True, cache=True)
+def _attend(q, k, v, out, workers):
+    batch, q_len, heads, head_dim = q.shape
+    group = heads // k.shape[2]
+    for worker in prange(workers):
+        for task in range(worker, batch * q_len * heads, workers):
+            b, i, h = task // (q_len * heads), task // heads % q_len, task % heads
+            total = 0.0
+            for j in range(k.shape[1]):
+                dot = 0.0
+                for d in range(head_dim):
+                    dot += q[b, i, h, d] * k[b, j, h // group, d]
+                p = np.exp(dot / np.sqrt(head_dim))
+                total += p
+                for d in range(v.shape[3]):
+                    before = 0.0 if j == 0 else out[b, i, h, d]
+                    out[b, i, h, d] = before + p * v[b, j, h // group, d]
+            for d in range(v.shape[3]):
+                out[b, i, h, d] /= total
+
+
+def attend(q, k, v, out, lse=None, sink=None):
+    _attend(q, k, v, out, get_num_threads())
+"""
+)
+
+
 def compile_fake(folder: str, options: dict[str, Any]) -> Attention:
     """A stand-in for the driver, importable as a recipe must be."""
     sizes = {"heads": 4, "kv_heads": 2, "head_dim": 8, "value_dim": 6}
-    given = {k: v for k, v in options.items() if k != "lanes"}
+    given = {k: v for k, v in options.items() if k not in ("lanes", "parallel")}
     spec = Spec(name="demo", scope="layer" if "d_model" in options else "core", **(sizes | given))
     ir = AttentionIR(
         spec.name,
@@ -85,7 +119,8 @@ def compile_fake(folder: str, options: dict[str, Any]) -> Attention:
             for f in dataclasses.fields(CpuSchedule)
         }
     )
-    text = f"{FAKE}\n\nHEADS, KV_HEADS = {spec.heads}, {spec.kv_heads}\n"
+    kernels = PARALLEL if options.get("parallel") else FAKE
+    text = f"{kernels}\n\nHEADS, KV_HEADS = {spec.heads}, {spec.kv_heads}\n"
     path = Path(folder) / f"fake_{spec.heads}_{spec.kv_heads}"
     path.mkdir(exist_ok=True)
     if not (path / "__init__.py").exists():
