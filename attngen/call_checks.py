@@ -113,7 +113,8 @@ def check_out(out: object, dtype: str, shape: tuple[int, ...], inputs: dict[str,
     array = check_array("out", out, dtype, shape)
     if not array.flags.writeable:
         raise CallValueError("out: expected an array that can be written, got a read-only one")
-    if any(stride == 0 and size > 1 for stride, size in zip(array.strides, shape, strict=True)):
+    places = zip(array.strides, shape, strict=True)
+    if 0 in array.strides and any(stride == 0 and size > 1 for stride, size in places):
         raise CallValueError(
             f"out: expected distinct elements, got strides {array.strides}, where elements share "
             "their place"
