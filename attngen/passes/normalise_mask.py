@@ -81,12 +81,20 @@ def _comparison(expr: Binary, left: Expr, right: Expr, *, negate: bool) -> Expr:
             return dataclasses.replace(result, origin=expr.origin)
         return result
     if kinds == {"boolean"}:
-        op = _NEGATED[expr.op] if negate else expr.op
-        return Binary(op, _normal(left, negate=False), _normal(right, negate=False), expr.origin)
+        return _equality(expr, equal=(expr.op == "eq") != negate)
     if expr.op in ("gt", "ge"):
         expr = Binary("lt" if expr.op == "gt" else "le", right, left, expr.origin)
     # not (a < b) is no b <= a where one of them is NaN
     return Unary("not", expr) if negate else expr
+
+
+def _equality(expr: Binary, *, equal: bool) -> Expr:
+    """Whether two truth values are equal, or whether they differ."""
+    left, right = _normal(expr.left, negate=False), _normal(expr.right, negate=False)
+    for known, other in ((left, right), (right, left)):
+        if isinstance(known, Const):
+            return _normal(other, negate=bool(known.value) != equal)
+    return Binary("eq" if equal else "ne", left, right, expr.origin)
 
 
 def _reduced(expr: Expr) -> Expr:

@@ -226,6 +226,9 @@ def test_folding(expr: Expr, expected: str) -> None:
         (Binary("ge", Binary("div", Q, Const(2)), K), "k <= q / 2"),
         (Unary("not", Binary("ge", Binary("div", Q, Const(2)), K)), "not k <= q / 2"),
         (Binary("eq", CAUSAL, Unary("not", CAUSAL)), "(k <= q) == (q < k)"),
+        (Unary("not", Binary("eq", CAUSAL, window(3))), "(k <= q) != (q <= k + 3)"),
+        (Binary("eq", Binary("lt", Q, Q), CAUSAL), "q < k"),
+        (Binary("ne", CAUSAL, Binary("lt", Q, Q)), "k <= q"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
