@@ -7,6 +7,7 @@ imports NumPy and Numba only. The same input gives the same bytes: no time, host
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 from attngen.backends.numba_cpu.header import header_file
@@ -54,6 +55,10 @@ class FlashContext:
     block_kv: int
     scalars: tuple[int, ...]
     vectors: tuple[int, ...]
+    lane: tuple[str, ...]
+    panel_row: tuple[str, ...]
+    key_row: tuple[str, ...]
+    column: tuple[str, ...]
     tile_scalars: int
     tile_vectors: int
     query_scale: str
@@ -66,6 +71,9 @@ class FlashContext:
     key_last: str
     always: str
     possible: str
+    block_lines: tuple[str, ...]
+    key_lines: tuple[str, ...]
+    panel_lines: tuple[str, ...]
     score_lines: tuple[str, ...]
     mask_lines: tuple[str, ...]
     sink: bool
@@ -90,6 +98,8 @@ class SplitContext:
     split_kv: int
     rows: tuple[int, ...]
     row_tile: int
+    query_row: tuple[str, ...]
+    score_row: tuple[str, ...]
     query_scale: str
     log2e: float
     ln2: float
@@ -99,6 +109,8 @@ class SplitContext:
     key_first: str
     key_last: str
     always: str
+    block_lines: tuple[str, ...]
+    key_lines: tuple[str, ...]
     score_lines: tuple[str, ...]
     mask_lines: tuple[str, ...]
     sink: bool
@@ -182,17 +194,30 @@ def _simd_names(base: set[str], *sections: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(base.union(*(operations(s) for s in sections))))
 
 
+def _set(definitions: dict[str, str], *texts: str) -> tuple[str, ...]:
+    """Assignments for those of `definitions` that a word of `texts` reads."""
+    words = set(re.findall(r"\w+", " ".join(texts)))
+    return tuple(f"{name} = {code}" for name, code in definitions.items() if name in words)
+
+
+def _offsets(count: int, step: int) -> tuple[str, ...]:
+    """What to add to an address to get to each of `count` places, `step` apart."""
+    return tuple(f" + {i * step}" if i else "" for i in range(count))
+
+
 def flash_context(kernel: KernelIR, part: FlashForward) -> FlashContext:
     """Everything the flash template prints."""
     ir, lanes = kernel.attention, part.lanes
     scores = score_lines(part.score)
     masks = vector_lines(part.mask.predicate, "keep", {"q"}) if part.mask else ()
     names = {
-        "fetch_add", "v_add", "v_div", "v_eq", "v_exp2", "v_fma", "v_load", "v_max", "v_mul",
+        "call_worker", "fetch_add", "v_add", "v_div", "v_eq", "v_exp2", "v_fma", "v_load", "v_max", "v_mul",
         "v_select", "v_splat", "v_splat_load", "v_store", "v_sub", "v_sum", "v_transpose", "v_zero",
     }  # fmt: skip
     if part.mask:
         names.add("v_ne")
+    bounds = key_first, key_last = [interval_code(part.mask, f) for f in ("key_first", "key_last")]
+    always, possible = (interval_code(part.mask, form) for form in ("always", "possible"))
     return FlashContext(
         summary=f"Attention of {ir.name}: prefill, many query rows at a time.",
         head_dim=part.head_dim,
@@ -202,6 +227,10 @@ def flash_context(kernel: KernelIR, part: FlashForward) -> FlashContext:
         block_kv=part.block_kv,
         scalars=tuple(range(part.tile_scalars)),
         vectors=tuple(range(part.tile_vectors)),
+        lane=_offsets(part.tile_vectors, lanes),
+        panel_row=_offsets(part.tile_scalars, part.panel_rows),
+        key_row=_offsets(part.tile_scalars, padded_row(part.head_dim, lanes)),
+        column=_offsets(part.tile_scalars, 1),
         tile_scalars=part.tile_scalars,
         tile_vectors=part.tile_vectors,
         query_scale=repr(part.query_scale),
@@ -210,10 +239,27 @@ def flash_context(kernel: KernelIR, part: FlashForward) -> FlashContext:
         bottom_right=ir.alignment == "bottom_right",
         simd_names=_simd_names(names, scores, masks),
         masked=part.mask is not None,
-        key_first=interval_code(part.mask, "key_first"),
-        key_last=interval_code(part.mask, "key_last"),
-        always=interval_code(part.mask, "always"),
-        possible=interval_code(part.mask, "possible"),
+        key_first=key_first,
+        key_last=key_last,
+        always=always,
+        possible=possible,
+        block_lines=_set(
+            {
+                "q_first": "first_row // GROUP + offset",
+                "q_last": "(first_row + rows - 1) // GROUP + offset",
+            },
+            *bounds,
+        ),
+        key_lines=_set({"k_last": "k_first + keys - 1"}, always, possible),
+        panel_lines=_set(
+            {
+                "q_first": "(first_row + panel) // GROUP + offset",
+                "q_last": "(first_row + min(panel + PANEL, rows) - 1) // GROUP + offset",
+            },
+            *bounds,
+            always,
+            possible,
+        ),
         score_lines=scores,
         mask_lines=masks,
         sink=part.sink,
@@ -235,11 +281,14 @@ def split_context(kernel: KernelIR, part: SplitKV) -> SplitContext:
     scores = score_lines(part.score)
     masks = vector_lines(part.mask.predicate, "keep", {"k"}) if part.mask else ()
     names = {
-        "fetch_add", "v_add", "v_exp2", "v_fma", "v_load", "v_max", "v_splat", "v_store", "v_sub",
+        "call_worker", "fetch_add", "v_add", "v_exp2", "v_fma", "v_load", "v_max", "v_splat", "v_store", "v_sub",
         "v_sum", "v_zero",
     }  # fmt: skip
     if part.mask:
         names |= {"v_iota", "v_select"}
+    key_first, key_last, always = (
+        interval_code(part.mask, form) for form in ("key_first", "key_last", "always")
+    )
     return SplitContext(
         summary=f"Attention of {ir.name}: decoding, few query rows against many keys.",
         head_dim=part.head_dim,
@@ -249,15 +298,21 @@ def split_context(kernel: KernelIR, part: SplitKV) -> SplitContext:
         split_kv=part.split_kv,
         rows=tuple(range(part.rows)),
         row_tile=part.rows,
+        query_row=_offsets(part.rows, padded_row(part.head_dim, lanes)),
+        score_row=_offsets(part.rows, padded_row(part.split_kv, lanes)),
         query_scale=repr(part.query_scale),
         log2e=LOG2E,
         ln2=LN2,
         bottom_right=ir.alignment == "bottom_right",
         simd_names=_simd_names(names, scores, masks),
         masked=part.mask is not None,
-        key_first=interval_code(part.mask, "key_first"),
-        key_last=interval_code(part.mask, "key_last"),
-        always=interval_code(part.mask, "always"),
+        key_first=key_first,
+        key_last=key_last,
+        always=always,
+        block_lines=_set(
+            {"q_first": "offset", "q_last": "offset + q_len - 1"}, key_first, key_last, always
+        ),
+        key_lines=_set({"k_first": "first", "k_last": "last - 1"}, always),
         score_lines=scores,
         mask_lines=masks,
         sink=part.sink,
