@@ -114,7 +114,8 @@ def check_out(out: object, dtype: str, shape: tuple[int, ...], inputs: dict[str,
     if not array.flags.writeable:
         raise CallValueError("out: expected an array that can be written, got a read-only one")
     places = zip(array.strides, shape, strict=True)
-    if 0 in array.strides and any(stride == 0 and size > 1 for stride, size in places):
+    shared = 0 in array.strides and any(stride == 0 and size > 1 for stride, size in places)
+    if shared and array.size:  # an empty array has strides of zero, and nothing to share
         raise CallValueError(
             f"out: expected distinct elements, got strides {array.strides}, where elements share "
             "their place"
