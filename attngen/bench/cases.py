@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from attngen.costs import Lengths
+if TYPE_CHECKING:
+    from attngen.costs import Lengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,4 +50,6 @@ class Case:
     @property
     def lengths(self) -> Lengths:
         """The lengths of a call."""
+        from attngen.costs import Lengths  # needs NumPy, which the command line's help does not
+
         return Lengths(self.q_len, self.kv_len, self.batch)

@@ -23,6 +23,9 @@ from attngen.bench.suites import CASES
 from attngen.errors import TargetError
 from attngen.formatting import count_text
 
+STARTS = {"reference layer": "layer", "its attention alone": "core"}
+"""What starts are measured of ours: label -> argument of `start_script`."""
+
 _COLD_RUNS = 3
 _WARM_RUNS = 7
 _MIB = 1 << 20
@@ -64,7 +67,7 @@ class MemoryLine:
 def measure_start(peers: Sequence[Peer], progress: Callable[[str], None]) -> list[StartLine]:
     """New process to first result: ours cold and warm, and the chosen peers."""
     lines = []
-    for label, what in (("reference layer", "layer"), ("its attention alone", "core")):
+    for label, what in STARTS.items():
         with tempfile.TemporaryDirectory() as folder:
             progress(f"attngen, {label}")
             cold, seconds = [], 0.0

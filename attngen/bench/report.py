@@ -17,6 +17,7 @@ from attngen.bench.processes import MemoryLine, StartLine
 from attngen.formatting import bytes_text, count_text, rate_text, seconds_text
 
 _DASH = "–"
+_BUSY = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,10 @@ def memory_table(lines: Sequence[MemoryLine]) -> Table:
 def environment_note(where: Environment) -> str:
     """One line saying what was measured on, and when."""
     versions = ", ".join(f"{name} {version}" for name, version in where.versions.items())
-    return f"{where.cpu}, {where.cores} cores, {where.date}, Python {where.python}, {versions}"
+    text = f"{where.cpu}, {where.cores} cores, {where.date}, Python {where.python}, {versions}"
+    if where.load is not None and where.load > _BUSY:
+        text += f"; the machine was BUSY before (load {where.load:.1f}), so trust no figure here"
+    return text
 
 
 def markdown(table: Table) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -66,10 +67,12 @@ def parse_overrides(texts: list[str] | None) -> tuple[ScheduleOverride, ...]:
     """``--schedule`` values as overrides of the CPU schedule.
 
     Raises:
-        typer.BadParameter: a text is not ``key=value``.
+        typer.BadParameter: a text is not ``key=value``, or there is no such decision.
     """
+    from attngen.ir.schedule import CpuSchedule
     from attngen.spec.model import ScheduleOverride
 
+    known = [field.name for field in fields(CpuSchedule)]
     overrides = []
     for text in texts or ():
         name, equals, value = text.partition("=")
@@ -78,7 +81,11 @@ def parse_overrides(texts: list[str] | None) -> tuple[ScheduleOverride, ...]:
         word = value.strip()
         number = int(word) if re.fullmatch(r"-?\d+", word) else word
         name = name.strip().removeprefix("cpu.")
-        overrides.append(ScheduleOverride("cpu", name, number))
+        if name not in known:
+            raise typer.BadParameter(
+                f"{name!r} is not one of {', '.join(known)}", param_hint="'--schedule'"
+            )
+        overrides.append(ScheduleOverride("cpu", name, number, source="call"))
     return tuple(overrides)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from attngen.bench.cases import Case
 from attngen.bench.environment import Environment, environment
@@ -11,6 +12,7 @@ from attngen.bench.processes import MemoryLine, StartLine
 from attngen.bench.report import (
     call_data,
     call_tables,
+    environment_note,
     markdown,
     memory_table,
     process_data,
@@ -80,6 +82,11 @@ def test_json_has_every_figure_and_the_environment() -> None:
     assert line["results"][2]["reason"] == "absent is not installed"
     starts = process_data("start", WHERE, [StartLine("us", "cold", (1.0,))])
     assert json.loads(json.dumps(starts))["lines"][0]["seconds"] == [1.0]
+
+
+def test_a_busy_machine_is_pointed_out() -> None:
+    assert "BUSY" not in environment_note(WHERE)
+    assert "BUSY before (load 3.0)" in environment_note(replace(WHERE, load=3.0))
 
 
 def test_environment_is_complete() -> None:
