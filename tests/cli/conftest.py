@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from cli.runner import Attngen, Outcome
 
 from attngen import cli
-from tests.cli.runner import Attngen, Outcome
 
 
 @pytest.fixture(scope="session")

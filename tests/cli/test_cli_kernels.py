@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cli.runner import Attngen
 
 from attngen import doctor
 from attngen.bench import measure
@@ -16,7 +17,6 @@ from attngen.inputs import CoreInputs, Inputs
 from attngen.reference import reference_attention
 from attngen.spec.elaborate import elaborate
 from attngen.spec.reader import read_spec
-from tests.cli.runner import Attngen
 
 pytestmark = pytest.mark.numba
 

@@ -6,13 +6,13 @@ import ast
 from pathlib import Path
 
 import pytest
+from cli.runner import Attngen
 
 from attngen.costs import Lengths
 from attngen.driver import STAGES, run_stages
 from attngen.explain import Speeds, explain
 from attngen.spec.search import spec_names
 from attngen.targets import AVX2
-from tests.cli.runner import Attngen
 
 
 def test_check_reports_every_mistake_of_every_spec(attngen: Attngen, tmp_path: Path) -> None:

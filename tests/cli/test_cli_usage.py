@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from cli.runner import Attngen
 
 from attngen import cli
 from attngen.errors import TargetError
-from tests.cli.runner import Attngen
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = [
