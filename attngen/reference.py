@@ -137,7 +137,7 @@ def _attend(
         row_max = score.max(axis=1, initial=-np.inf)
         # a row without keys has no maximum to take off; its weights are 0 whatever the shift
         shift = np.where(row_max == -np.inf, 0.0, row_max)
-        weights = np.where(attends, np.exp(log_base * (score - shift[:, None])), 0.0)
+        weights = np.exp(log_base * (score - shift[:, None]))
         row_sum = weights.sum(axis=1)
         lse = np.where(row_max == -np.inf, -np.inf, log_base * shift + np.log(row_sum))
         weights = weights * _share(row_sum, log_base * shift, sink)[:, None]

@@ -68,6 +68,32 @@ def test_no_tile_is_called_empty_or_full_that_is_not(mask: Expr, tile: Tile) -> 
         assert known is true_class(mask, tile)
 
 
+HALF_KEY = Binary("div", K, Const(2))
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        Binary("le", HALF_KEY, Const(1.5)),
+        Unary("not", Binary("le", HALF_KEY, Const(1.5))),
+        Binary("gt", Binary("div", K, Const(-2)), Const(-1.5)),
+        Binary("lt", Unary("neg", HALF_KEY), Const(-1.0)),
+        Binary("ge", Unary("tanh", K), Const(0.97)),
+        Binary("lt", Binary("sub", Const(4.5), K), Const(2.0)),
+        Binary("lt", Binary("mul", Const(-0.5), K), Const(-1.2)),
+        Binary("lt", Binary("div", K, Var("kv_len")), Const(0.4)),
+        Binary("ne", Binary("max", HALF_KEY, Const(1.0)), Const(1.0)),
+        Binary("le", Binary("mul", K, K), Const(9)),
+    ],
+    ids=expression_text,
+)
+def test_monotone_functions_of_the_key_are_exact(mask: Expr) -> None:
+    for first in range(6):
+        for last in range(first, 6):
+            tile = (0, 3, first, last, 4, 6)
+            assert classify(mask, *tile) is true_class(mask, tile), tile
+
+
 @given(masks(), tiles())
 def test_keys_lie_within_their_bounds(mask: Expr, tile: Tile) -> None:
     forms = plan(mask)

@@ -214,6 +214,7 @@ def test_folding(expr: Expr, expected: str) -> None:
         (Binary("or", CAUSAL, window(-1, 4)), "k <= q + 4"),
         (Binary("or", CAUSAL, Binary("gt", K, Q)), "True"),
         (Binary("and", CAUSAL, Binary("gt", K, Q)), "False"),
+        (Binary("or", Binary("lt", K, Const(3)), Binary("gt", K, Const(3))), "k <= 2 or 4 <= k"),
         (Unary("not", window(3, causal=True)), "q < k or k + 4 <= q"),
         (Binary("lt", K, Const(4)), "k <= 3"),
         (Binary("gt", K, Const(4)), "5 <= k"),
