@@ -68,7 +68,10 @@ def attention_text(ir: AttentionIR) -> str:
     """What is computed, as definitions in the order in which they are used."""
     first = "kv_len - q_len + i" if ir.alignment == "bottom_right" else "i"
     power = "exp" if ir.base == "e" else "exp2"
-    sink = f" + {power}(sink[h]{'' if ir.base == 'e' else ' * log2(e)'} - row_max)"
+    total = "sum(weight)"
+    if ir.sink:
+        logit = "sink[h]" if ir.base == "e" else "sink[h] * log2(e)"
+        total = f"({total} + {power}({logit} - row_max))"
     lines = [
         ("dtype", f"{ir.dtype.name}, sums in {ir.dtype.accumulator}"),
         ("heads", f"{ir.heads} query, {ir.kv_heads} key and value ({ir.group} to 1)"),
@@ -78,7 +81,7 @@ def attention_text(ir: AttentionIR) -> str:
         ("score", expression_text(ir.score)),
         ("mask", expression_text(ir.mask)),
         ("weight", f"{power}(score - row_max) where mask, else 0"),
-        ("out", f"sum(weight * value) / (sum(weight){sink if ir.sink else ''})"),
+        ("out", f"sum(weight * value) / {total}"),
         ("outputs", ", ".join(ir.outputs)),
     ]
     if ir.d_model is not None:
@@ -137,7 +140,8 @@ def _kernel_text(kernel: Kernel) -> str:
     lines = list(_definitions(sizes))
     if kernel.buffers:
         lines.append("  workspace of a worker, in elements:")
-        named = [(b.name, f"{b.size}  {b.holds}") for b in kernel.buffers]
+        width = max(len(str(b.size)) for b in kernel.buffers)
+        named = [(b.name, f"{b.size:>{width}}  {b.holds}") for b in kernel.buffers]
         lines += [f"  {line}" for line in _definitions(named)]
     return "\n".join([title, *lines])
 

@@ -107,6 +107,7 @@ attention layer (layer)
     assert "attention plain (core)" in core
     assert "  q         i for query i (top_left); k = j for key j" in core
     assert "exp(score - row_max)" in core
+    assert "  out       sum(weight * value) / sum(weight)\n" in core
     assert "d_model" not in core
 
 
@@ -148,7 +149,7 @@ flash_forward: online softmax over blocks of query rows
   sink       yes
   workspace of a worker, in elements:
     queries  128  Qᵀ
-    row_max  16  maxima"""
+    row_max   16  maxima"""
     )
     assert (
         parts[2]
