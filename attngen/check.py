@@ -39,17 +39,32 @@ class Verdict:
         return self.error <= self.bound
 
 
-def judge(ir: AttentionIR, inputs: Inputs, result: Array, *, rows: int = ROWS) -> Verdict:
-    """Check up to `rows` query rows of `result`, (B, q_len, …), against the reference."""
-    chosen = pick_rows(result.shape[1], rows)
+@dataclass(frozen=True, slots=True, eq=False)
+class Expected:
+    """What a result has to be at the chosen query `rows`, within `bound`."""
+
+    rows: npt.NDArray[np.intp]
+    values: Array
+    bound: float
+
+    def judge(self, result: Array) -> Verdict:
+        """Check `result`, (B, q_len, …)."""
+        error = _largest_error(result[:, self.rows], self.values)
+        return Verdict(error, self.bound, self.rows.size)
+
+
+def expect(ir: AttentionIR, inputs: Inputs, *, rows: int = ROWS) -> Expected:
+    """The reference's result at up to `rows` query rows."""
     match inputs:
         case CoreInputs(q=q, k=k, v=v, sink=sink):
-            expected, _ = reference_attention(ir, q, k, v, sink, rows=chosen)
+            chosen = pick_rows(q.shape[1], rows)
+            values, _ = reference_attention(ir, q, k, v, sink, rows=chosen)
             bound = core_bound(ir, q, k, v)
         case LayerInputs(x=x, weights=weights, context=context, sink=sink):
-            expected, _ = reference_layer(ir, x, weights, context, sink, rows=chosen)
-            bound = _layer_bound(ir, inputs, expected)
-    return Verdict(_largest_error(result[:, chosen], expected), bound, chosen.size)
+            chosen = pick_rows(x.shape[1], rows)
+            values, _ = reference_layer(ir, x, weights, context, sink, rows=chosen)
+            bound = _layer_bound(ir, inputs, values)
+    return Expected(chosen, values, bound)
 
 
 def pick_rows(q_len: int, count: int) -> npt.NDArray[np.intp]:

@@ -16,7 +16,7 @@ from attngen.attention import Attention, CoreAttention, LayerAttention
 from attngen.backends.numba_cpu.peak import measure_fma
 from attngen.backends.numba_cpu.probe import probe
 from attngen.bench.timing import Timing, take_turns
-from attngen.check import Verdict, judge
+from attngen.check import Verdict, expect
 from attngen.costs import Cost, Lengths, cost
 from attngen.driver import Source, compile_spec, run_stages
 from attngen.inputs import Array, CoreInputs, Inputs, random_inputs
@@ -83,7 +83,7 @@ def run_trial(
     start = time.perf_counter()
     result = call()
     first_call = time.perf_counter() - start
-    verdict = judge(stages.ir, inputs, result)
+    verdict = expect(stages.ir, inputs).judge(result)
     (timing,) = take_turns([call], min_rounds=repeat, most_rounds=repeat)
     return Trial(
         name=stages.ir.name,

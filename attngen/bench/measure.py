@@ -1,8 +1,8 @@
 """Measure the lines of a suite: prepare everyone, check that all agree, then time them in turn.
 
-Input: cases, peers and thread counts. Output: a :class:`CallReport`. A contestant whose result
-differs from ours by more than the bound of :mod:`attngen.accuracy` allows is not timed, and the
-line says so. Ours is checked against the float64 reference by the caller's choice of rows.
+Input: cases, peers and thread counts. Output: a :class:`CallReport`. A contestant whose result is
+further from the float64 reference than :mod:`attngen.accuracy` allows is not timed, and the line
+says so; neither is one that is absent or fails.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from attngen.bench.cases import Case
 from attngen.bench.environment import Environment, environment
 from attngen.bench.peers import CannotDoError, Ours, Peer, Prepared
 from attngen.bench.timing import MIN_ROUNDS, Timing, take_turns
-from attngen.check import Verdict, judge
+from attngen.check import Expected, expect
 from attngen.costs import cost
 from attngen.driver import run_stages
 from attngen.formatting import count_text
-from attngen.inputs import Array, Inputs, random_inputs
-from attngen.ir.attention import AttentionIR
+from attngen.inputs import Inputs, random_inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,60 +110,58 @@ def measure_suite(
     return CallReport(suite, where, tuple(lines))
 
 
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A contestant before the race: ready and right, or out for a reason."""
+
+    who: str
+    prepared: Prepared | None = None
+    error: float | None = None
+    reason: str | None = None
+
+
 def _measure_line(
     case: Case, peers: Sequence[Peer], threads: int, peak: float, rounds: int
 ) -> Line:
     ir = run_stages(case.spec).ir
     inputs = random_inputs(ir, case.lengths)
-    contestants: list[tuple[str, Prepared | str]] = [
-        (peer.name, _prepare(peer, case, inputs, threads)) for peer in (Ours(), *peers)
-    ]
-    verdicts = {
-        name: _judge(ir, inputs, prepared)
-        for name, prepared in contestants
-        if not isinstance(prepared, str)
-    }
-    racing = [
-        (name, prepared.call)
-        for name, prepared in contestants
-        if not isinstance(prepared, str) and verdicts[name].good
-    ]
-    timings = take_turns([call for _, call in racing], min_rounds=rounds)
-    times = dict(zip((name for name, _ in racing), timings, strict=True))
-    ours = times.get(Ours.name)
-    results = [
-        _result(name, prepared, verdicts.get(name), times.get(name), ours)
-        for name, prepared in contestants
-    ]
-    bound = max((verdict.bound for verdict in verdicts.values()), default=0.0)
-    return Line(case, threads, cost(ir, case.lengths).flop, peak, bound, tuple(results))
+    expected = expect(ir, inputs)
+    entries = [_enter(Ours(), case, inputs, expected, threads)]
+    entries += [_enter_peer(peer, case, inputs, expected, threads) for peer in peers]
+    racing = [entry for entry in entries if entry.prepared]
+    timings = take_turns(
+        [entry.prepared.call for entry in racing if entry.prepared], min_rounds=rounds
+    )
+    times = dict(zip((entry.who for entry in racing), timings, strict=True))
+    ours = times.get(entries[0].who)
+    results = tuple(_result(entry, times.get(entry.who), ours) for entry in entries)
+    return Line(case, threads, cost(ir, case.lengths).flop, peak, expected.bound, results)
 
 
-def _prepare(peer: Peer, case: Case, inputs: Inputs, threads: int) -> Prepared | str:
-    if reason := peer.available():
-        return reason
+def _enter_peer(peer: Peer, case: Case, inputs: Inputs, expected: Expected, threads: int) -> _Entry:
+    """Like :func:`_enter`, but whatever goes wrong in a peer is a reason and not our end."""
     try:
-        return peer.prepare(case, inputs, threads)
+        return _enter(peer, case, inputs, expected, threads)
+    except Exception as error:  # noqa: BLE001 - other people's compilers raise anything
+        text = str(error).strip().partition("\n")[0]
+        return _Entry(peer.name, reason=f"failed with {type(error).__name__}: {text:.100}")
+
+
+def _enter(peer: Peer, case: Case, inputs: Inputs, expected: Expected, threads: int) -> _Entry:
+    """Prepare, run once, and check the result."""
+    if reason := peer.available():
+        return _Entry(peer.name, reason=reason)
+    try:
+        prepared = peer.prepare(case, inputs, threads)
     except CannotDoError as error:
-        return str(error)
-
-
-def _judge(ir: AttentionIR, inputs: Inputs, prepared: Prepared) -> Verdict:
-    result: Array = np.asarray(prepared.to_numpy(prepared.call()))
-    return judge(ir, inputs, result)
-
-
-def _result(
-    name: str,
-    prepared: Prepared | str,
-    verdict: Verdict | None,
-    timing: Timing | None,
-    ours: Timing | None,
-) -> Result:
-    if isinstance(prepared, str) or verdict is None:
-        return Result(name, None, None, None, str(prepared))
-    if timing is None:
+        return _Entry(peer.name, reason=str(error))
+    verdict = expected.judge(np.asarray(prepared.to_numpy(prepared.call())))
+    if not verdict.good:
         reason = f"wrong by {verdict.error:.2g}, and {verdict.bound:.2g} is allowed"
-        return Result(name, None, None, verdict.error, reason)
-    ratio = timing.median / ours.median if ours else None
-    return Result(name, timing, ratio, verdict.error, None)
+        return _Entry(peer.name, error=verdict.error, reason=reason)
+    return _Entry(peer.name, prepared, verdict.error)
+
+
+def _result(entry: _Entry, timing: Timing | None, ours: Timing | None) -> Result:
+    ratio = timing.median / ours.median if timing and ours else None
+    return Result(entry.who, timing, ratio, entry.error, entry.reason)

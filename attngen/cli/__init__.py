@@ -31,6 +31,8 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
+    import typer
+
     from attngen.cli.app import command
     from attngen.errors import AttngenError, SpecError
 
@@ -38,6 +40,8 @@ def _dispatch(arguments: Sequence[str]) -> int:
         result = command().main(list(arguments), prog_name="attngen", standalone_mode=False)
     except (KeyboardInterrupt, BrokenPipeError):
         raise
+    except typer.Abort:  # how older versions of Typer say that the user pressed Ctrl-C
+        return 130
     except Exception as error:
         if os.environ.get("ATTNGEN_TRACEBACK", "0") not in ("", "0"):
             raise

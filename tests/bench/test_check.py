@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attngen.accuracy import score_slope
-from attngen.check import judge, pick_rows
+from attngen.check import Verdict, expect, pick_rows
 from attngen.costs import Lengths
 from attngen.inputs import CoreInputs, LayerInputs, random_inputs
 from attngen.ir.attention import AttentionIR
@@ -34,6 +34,10 @@ def exact(ir: AttentionIR, inputs: CoreInputs | LayerInputs) -> Any:
     if isinstance(inputs, CoreInputs):
         return reference_attention(ir, inputs.q, inputs.k, inputs.v, inputs.sink)[0]
     return reference_layer(ir, inputs.x, inputs.weights, inputs.context, inputs.sink)[0]
+
+
+def judge(ir: AttentionIR, inputs: CoreInputs | LayerInputs, result: Any) -> Verdict:
+    return expect(ir, inputs).judge(result)
 
 
 @pytest.mark.parametrize("name", SPECS)

@@ -9,7 +9,7 @@ import pytest
 
 from attngen.bench.cases import Case
 from attngen.bench.peers import CannotDoError, Peer, all_peers
-from attngen.check import judge
+from attngen.check import expect
 from attngen.inputs import CoreInputs, random_inputs
 from attngen.spec.elaborate import elaborate
 from attngen.spec.reader import read_spec
@@ -45,7 +45,7 @@ def test_peer_is_right_or_says_why_not(peer: Peer, case: Case) -> None:
             peer.prepare(case, inputs, 1)
         return
     prepared = peer.prepare(case, inputs, 1)
-    assert judge(ir, inputs, prepared.to_numpy(prepared.call())).good
+    assert expect(ir, inputs).judge(prepared.to_numpy(prepared.call())).good
 
 
 @pytest.mark.slow
@@ -59,7 +59,7 @@ def test_flex_attention_is_right(label: str) -> None:
     ir = elaborate(read_spec(case.spec))
     inputs = random_inputs(ir, case.lengths)
     prepared = peer.prepare(case, inputs, 1)
-    assert judge(ir, inputs, prepared.to_numpy(prepared.call())).good
+    assert expect(ir, inputs).judge(prepared.to_numpy(prepared.call())).good
 
 
 def test_causal_with_fewer_queries_is_refused_where_the_alignment_differs() -> None:

@@ -111,10 +111,21 @@ class RightPeer(WrongPeer):
         )
 
 
-def test_a_wrong_peer_is_not_timed_and_a_right_one_is() -> None:
+class BrokenPeer(WrongPeer):
+    """Fails."""
+
+    name = "broken"
+
+    def prepare(self, case: Case, inputs: Inputs, threads: int) -> Prepared:
+        raise ZeroDivisionError(f"deep inside\n{case}, {inputs}, {threads}")
+
+
+def test_only_right_peers_are_timed() -> None:
     case = Case("tiny", 2, 2, 9, 9, 16, causal=True)
-    (line,) = measure_suite("x", [case], [WrongPeer(), RightPeer()], [1], rounds=1).lines
-    ours, wrong, right = line.results
+    peers = [WrongPeer(), RightPeer(), BrokenPeer()]
+    (line,) = measure_suite("x", [case], peers, [1], rounds=1).lines
+    ours, wrong, right, broken = line.results
+    assert broken.reason == "failed with ZeroDivisionError: deep inside"
     assert ours.timing is not None
     assert ours.ratio == 1.0
     assert wrong.timing is None
