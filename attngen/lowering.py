@@ -9,7 +9,15 @@ from __future__ import annotations
 from attngen.dtypes import DType
 from attngen.ir.attention import AttentionIR
 from attngen.ir.expr import TRUE
-from attngen.ir.kernel import Buffer, FlashForward, Kernel, KernelIR, MaskPlan, SplitKV
+from attngen.ir.kernel import (
+    Buffer,
+    FlashForward,
+    Kernel,
+    KernelIR,
+    MaskPlan,
+    Projection,
+    SplitKV,
+)
 from attngen.ir.schedule import CpuSchedule
 from attngen.mask_tiles import plan
 
@@ -23,6 +31,8 @@ def lower(ir: AttentionIR, schedule: CpuSchedule) -> KernelIR:
     """The kernels of `ir` under `schedule`: prefill, short queries and, in a layer, projections."""
     mask = None if ir.mask == TRUE else plan(ir.mask)
     kernels: list[Kernel] = [lower_flash(ir, schedule, mask), lower_split(ir, schedule, mask)]
+    if ir.scope == "layer" and schedule.projection.value == "generated":
+        kernels.append(lower_projection(ir.dtype, schedule))
     return KernelIR(ir, tuple(kernels))
 
 
@@ -102,6 +112,39 @@ def lower_split(ir: AttentionIR, schedule: CpuSchedule, mask: MaskPlan | None) -
         sink=ir.sink,
         buffers=buffers,
     )
+
+
+def lower_projection(dtype: DType, schedule: CpuSchedule) -> Projection:
+    """The matrix product of a layer's projections and the workspace of one of its workers."""
+    block_m, block_n = schedule.gemm_block_m.value, schedule.gemm_block_n.value
+    block_k = schedule.gemm_block_k.value
+    return Projection(
+        dtype=dtype,
+        lanes=schedule.lanes.value,
+        tile_rows=schedule.gemm_tile_rows.value,
+        tile_vectors=schedule.gemm_tile_vectors.value,
+        block_m=block_m,
+        block_n=block_n,
+        block_k=block_k,
+        buffers=gemm_buffers(dtype, block_m, block_n, block_k),
+    )
+
+
+def gemm_buffers(dtype: DType, block_m: int, block_n: int, block_k: int) -> tuple[Buffer, ...]:
+    """The workspace of a GEMM worker."""
+    return (
+        Buffer("a_block", block_m * a_stride(block_k, dtype), "a block of A: [row][k]"),
+        Buffer("c_block", block_m * block_n, "a block of C: [panel][row][column]"),
+    )
+
+
+def a_stride(block_k: int, dtype: DType) -> int:
+    """Elements from a row of a block of A to the next: an odd number of cache lines.
+
+    Then rows fall on different cache sets, whatever power of two `block_k` is.
+    """
+    line = 64 // (8 if dtype.accumulator == "float64" else 4)
+    return (round_up(block_k, line) // line | 1) * line
 
 
 def workspace_elements(buffers: tuple[Buffer, ...], dtype: DType) -> int:

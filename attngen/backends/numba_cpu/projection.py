@@ -1,25 +1,17 @@
 """The context of the projection template, from a lowered projection.
 
-Input: a Projection of KernelIR. Output: the typed variables of ``projection.py.jinja``, and the file
-that they make.
+Input: a Projection of KernelIR. Output: the typed variables of ``projection.py.jinja``, and the
+file that they make.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from attngen.backends.numba_cpu.sections import PlacedBuffer, offsets, place
 from attngen.ir.kernel import Projection, SourceFile
 from attngen.lowering import a_stride, workspace_elements
 from attngen.render import render
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedBuffer:
-    """A buffer with the name of its constant and its first element in the workspace."""
-
-    constant: str
-    start: int
-    holds: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +70,11 @@ def projection_context(kernel: Projection) -> ProjectionContext:
         kernels=tuple(kernels),
         vectors=tuple(range(kernel.tile_vectors)),
         a_stride=stride,
-        lane=_offsets(kernel.tile_vectors, kernel.lanes),
-        a_row=_offsets(rows, stride),
-        buffers=tuple(
-            PlacedBuffer(
-                buffer.name.upper(),
-                workspace_elements(kernel.buffers[:i], kernel.dtype),
-                buffer.holds,
-            )
-            for i, buffer in enumerate(kernel.buffers)
-        ),
+        lane=offsets(kernel.tile_vectors, kernel.lanes),
+        a_row=offsets(rows, stride),
+        buffers=place(kernel.buffers, kernel.dtype),
         workspace=workspace_elements(kernel.buffers, kernel.dtype),
     )
-
-
-def _offsets(count: int, step: int) -> tuple[str, ...]:
-    return tuple(f" + {i * step}" if i else "" for i in range(count))
 
 
 def projection_file(kernel: Projection) -> SourceFile:

@@ -1,4 +1,4 @@
-"""``workers.py``: what every kernel of a package starts its threads and reads its arguments with."""
+"""``workers.py`` of a generated package: how kernels start threads and read their arguments."""
 
 from __future__ import annotations
 
