@@ -16,9 +16,8 @@ from typing import Any
 def canonical(value: object) -> Any:
     """`value` as plain JSON data with a stable order; floats by their exact hexadecimal form."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {
-            f.name: canonical(getattr(value, f.name)) for f in dataclasses.fields(value) if f.compare
-        }
+        compared = (f.name for f in dataclasses.fields(value) if f.compare)
+        fields = {name: canonical(getattr(value, name)) for name in compared}
         return {"type": type(value).__name__, **fields}
     if isinstance(value, Mapping):
         return {str(k): canonical(v) for k, v in sorted(value.items(), key=lambda kv: str(kv[0]))}

@@ -1,4 +1,4 @@
-"""AttentionIR × CpuSchedule -> KernelIR: sizes become numbers, the mask gets its interval forms.
+"""AttentionIR × CpuSchedule -> KernelIR: sizes become numbers, masks get their interval forms.
 
 Input: a simplified AttentionIR (base 2) and a checked schedule. Output: a program whose kernels hold
 all that printing them needs. Nothing is decided here, and no target syntax is produced.
@@ -37,7 +37,7 @@ def lower(ir: AttentionIR, schedule: CpuSchedule) -> KernelIR:
 
 
 def padded_row(size: int, lanes: int) -> int:
-    """Elements a row of `size` takes in a workspace: whole vectors and one more against aliasing."""
+    """Elements of a row in a workspace: whole vectors, and one more against cache aliasing."""
     return round_up(size, lanes) + lanes
 
 

@@ -1,4 +1,4 @@
-"""Where the templates and the specs that ship are: beside the package in a checkout, inside a wheel.
+"""Where the templates and the shipped specs are: beside the package in a checkout, or in a wheel.
 
 Input: nothing. Output: folders that exist; a broken installation is an error that says so.
 """

@@ -26,7 +26,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleOverride:
-    """One ``schedule.<target>.<name>: value`` of a spec (or of a call), with its place for errors."""
+    """One ``schedule.<target>.<name>: value`` of a spec, or one given in a call, and its place."""
 
     target: str
     name: str

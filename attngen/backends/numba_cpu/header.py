@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from attngen.contract import contract
 from attngen.ir.attention import AttentionIR
-from attngen.ir.kernel import KernelIR, SourceFile
+from attngen.ir.kernel import KernelIR, Projection, SourceFile
 from attngen.ir.printer import expression_text
 from attngen.ir.schedule import CpuSchedule
 from attngen.render import render
@@ -40,9 +40,12 @@ def header_file(kernel: KernelIR, schedule: CpuSchedule, target: CpuTarget) -> S
         ("flash_forward.py", "prefill: online softmax over blocks of many query rows"),
         ("split_kv.py", "decoding: few query rows, keys split over the threads"),
     ]
-    if layer:
+    if any(isinstance(part, Projection) for part in kernel.kernels):
         files.append(("projection.py", "the projections: a blocked matrix product"))
-    files.append(("simd.py", f"vectors of {schedule.lanes.value} lanes for {target.isa}"))
+    files += [
+        ("simd.py", f"vectors of {schedule.lanes.value} lanes for {target.isa}"),
+        ("workers.py", "one worker a thread, arrays of any layout, workspaces"),
+    ]
     exports = ["attend", "attention"]
     if layer:
         exports += ["layer", "pack_weight", "project"]

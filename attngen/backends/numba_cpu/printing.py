@@ -1,4 +1,4 @@
-"""Expressions as Python: scalar code for tile bounds, lines of vector operations for scores and masks.
+"""Expressions as Python: scalar code for tile bounds, vector operations for scores and masks.
 
 Vector code is built from the operations of the generated ``simd`` module. A sub-expression that no
 vector variable enters stays scalar and is broadcast where it meets one.

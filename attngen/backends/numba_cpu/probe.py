@@ -10,6 +10,7 @@ import os
 import platform
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from attngen.targets import CpuTarget
 
@@ -43,7 +44,9 @@ def _count() -> int:
 def llvm_host() -> tuple[str, str]:
     """CPU name and feature string that Numba hands to LLVM."""
     import llvmlite.binding as llvm
-    from numba.core import config
+    from numba.core import config as numba_config
+
+    config: Any = numba_config  # its names are set at run time
 
     name = config.CPU_NAME or llvm.get_host_cpu_name()
     features = config.CPU_FEATURES

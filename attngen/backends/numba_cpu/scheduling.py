@@ -21,6 +21,7 @@ from attngen.targets import CpuTarget
 # for, with one left for each vector operand and one for the broadcast scalar.
 REGISTER_TILES = {"avx512": (8, 3), "avx2": (4, 3), "neon": (8, 3), "generic": (4, 2)}
 
+SHORT_ROWS = 16
 MAX_BLOCK = 1 << 16  # rows or keys; far beyond what any cache holds
 
 
@@ -63,7 +64,7 @@ def propose(
     """A legal schedule for `ir` on `target`.
 
     Raises:
-        SpecError: an override is illegal; each is named with its place and the nearest legal values.
+        SpecError: overrides are illegal; each is named with its place and what would be legal.
     """
     chooser = _Chooser(overrides)
     schedule = _decide(ir, target, chooser)
@@ -103,8 +104,9 @@ def _decide(ir: AttentionIR, target: CpuTarget, chooser: _Chooser) -> CpuSchedul
     )
     short = chooser.integer(
         "short_rows",
-        min(16, panel),
-        f"fewer rows leave most of a panel of {panel} lanes empty",
+        SHORT_ROWS,
+        "so few rows cannot share the work of packing blocks, and their keys must be split to "
+        "occupy all threads",
     )
     split = chooser.integer(
         "split_kv",
@@ -171,7 +173,9 @@ def check(ir: AttentionIR, target: CpuTarget, schedule: CpuSchedule) -> tuple[Pr
     for name in ("tile_scalars", "tile_vectors"):
         value = getattr(schedule, name).value
         if value < 1:
-            reject(name, f"'{name}' is {value}, and a register tile has at least 1", "use 1 or more")
+            reject(
+                name, f"'{name}' is {value}, and a register tile has at least 1", "use 1 or more"
+            )
     if problems:
         return tuple(problems)
 
@@ -193,7 +197,7 @@ def check(ir: AttentionIR, target: CpuTarget, schedule: CpuSchedule) -> tuple[Pr
     if schedule.projection.value not in ("generated", "blas"):
         reject("projection", f"'projection' is {schedule.projection.value!r}",
                "use generated or blas")  # fmt: skip
-    values = {n: d.value for n, d in schedule.decisions() if n.startswith("gemm_")}
+    values = {n: int(d.value) for n, d in schedule.decisions() if n.startswith("gemm_")}
     for name, message, hint in check_gemm(target, ir.dtype, {**values, "lanes": lanes}):
         reject(name, message, hint)
     return tuple(problems)

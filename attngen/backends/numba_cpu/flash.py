@@ -1,0 +1,125 @@
+"""The context of the prefill template, from a lowered kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attngen.backends.numba_cpu.sections import (
+    LN2,
+    LOG2E,
+    PlacedBuffer,
+    assignments,
+    interval_code,
+    mask_lines,
+    offsets,
+    place,
+    score_lines,
+    simd_names,
+)
+from attngen.ir.attention import AttentionIR
+from attngen.ir.kernel import FlashForward, SourceFile
+from attngen.lowering import padded_row, round_up, value_stride, workspace_elements
+from attngen.render import render
+
+TEMPLATE = "numba_cpu/flash_forward.py.jinja"
+_OPERATIONS = """fetch_add v_add v_div v_eq v_exp2 v_fma v_load v_max v_mul v_select v_splat
+    v_splat_load v_store v_sub v_sum v_transpose v_zero"""
+
+
+@dataclass(frozen=True, slots=True)
+class FlashContext:
+    """Variables of ``flash_forward.py.jinja``, which documents them."""
+
+    summary: str
+    head_dim: int
+    value_dim: int
+    group: int
+    block_q: int
+    block_kv: int
+    scalars: tuple[int, ...]
+    vectors: tuple[int, ...]
+    lane: tuple[str, ...]
+    panel_row: tuple[str, ...]
+    key_row: tuple[str, ...]
+    column: tuple[str, ...]
+    tile_scalars: int
+    tile_vectors: int
+    query_scale: float
+    log2e: float
+    ln2: float
+    bottom_right: bool
+    simd_names: tuple[str, ...]
+    masked: bool
+    key_first: str
+    key_last: str
+    always: str
+    possible: str
+    block_lines: tuple[str, ...]
+    key_lines: tuple[str, ...]
+    panel_lines: tuple[str, ...]
+    score_lines: tuple[str, ...]
+    mask_lines: tuple[str, ...]
+    sink: bool
+    query_rows: int
+    output_rows: int
+    key_stride: int
+    value_stride: int
+    staging_stride: int
+    buffers: tuple[PlacedBuffer, ...]
+    workspace: int
+
+
+def flash_file(ir: AttentionIR, kernel: FlashForward) -> SourceFile:
+    """``flash_forward.py`` for `kernel`."""
+    return SourceFile("flash_forward.py", render(TEMPLATE, flash_context(ir, kernel)))
+
+
+def flash_context(ir: AttentionIR, kernel: FlashForward) -> FlashContext:
+    """Everything the template prints."""
+    lanes, tile = kernel.lanes, kernel.tile_scalars
+    scores, masks = score_lines(kernel.score), mask_lines(kernel.mask, "q")
+    forms = interval_code(kernel.mask)
+    block_rows = {
+        "q_first": "first_row // GROUP + offset",
+        "q_last": "(first_row + rows - 1) // GROUP + offset",
+    }
+    panel_rows = {
+        "q_first": "(first_row + panel) // GROUP + offset",
+        "q_last": "(first_row + min(panel + PANEL, rows) - 1) // GROUP + offset",
+    }
+    return FlashContext(
+        summary=f"Attention of {ir.name}: prefill, many query rows at a time.",
+        head_dim=kernel.head_dim,
+        value_dim=kernel.value_dim,
+        group=ir.group,
+        block_q=kernel.block_q,
+        block_kv=kernel.block_kv,
+        scalars=tuple(range(tile)),
+        vectors=tuple(range(kernel.tile_vectors)),
+        lane=offsets(kernel.tile_vectors, lanes),
+        panel_row=offsets(tile, kernel.panel_rows),
+        key_row=offsets(tile, padded_row(kernel.head_dim, lanes)),
+        column=offsets(tile, 1),
+        tile_scalars=tile,
+        tile_vectors=kernel.tile_vectors,
+        query_scale=kernel.query_scale,
+        log2e=LOG2E,
+        ln2=LN2,
+        bottom_right=ir.alignment == "bottom_right",
+        simd_names=simd_names(_OPERATIONS + " v_ne" * bool(kernel.mask), scores, masks),
+        masked=kernel.mask is not None,
+        **forms,
+        block_lines=assignments(block_rows, forms["key_first"], forms["key_last"]),
+        key_lines=assignments({"k_last": "k_first + keys - 1"}, forms["always"], forms["possible"]),
+        panel_lines=assignments(panel_rows, *forms.values()),
+        score_lines=scores,
+        mask_lines=masks,
+        sink=kernel.sink,
+        query_rows=round_up(kernel.head_dim, lanes),
+        output_rows=max(round_up(kernel.value_dim, lanes), round_up(kernel.value_dim, tile)),
+        key_stride=padded_row(kernel.head_dim, lanes),
+        value_stride=value_stride(kernel.value_dim, lanes, tile),
+        staging_stride=padded_row(max(kernel.head_dim, kernel.value_dim), lanes),
+        buffers=place(kernel.buffers, kernel.dtype),
+        workspace=workspace_elements(kernel.buffers, kernel.dtype),
+    )

@@ -1,0 +1,105 @@
+"""The context of the split-KV template, from a lowered kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attngen.backends.numba_cpu.sections import (
+    LN2,
+    LOG2E,
+    PlacedBuffer,
+    assignments,
+    interval_code,
+    mask_lines,
+    offsets,
+    place,
+    score_lines,
+    simd_names,
+)
+from attngen.ir.attention import AttentionIR
+from attngen.ir.kernel import SourceFile, SplitKV
+from attngen.lowering import padded_row, round_up, workspace_elements
+from attngen.render import render
+
+TEMPLATE = "numba_cpu/split_kv.py.jinja"
+_OPERATIONS = "fetch_add v_add v_exp2 v_fma v_load v_max v_splat v_store v_sub v_sum v_zero"
+
+
+@dataclass(frozen=True, slots=True)
+class SplitContext:
+    """Variables of ``split_kv.py.jinja``, which documents them."""
+
+    summary: str
+    head_dim: int
+    value_dim: int
+    group: int
+    max_rows: int
+    split_kv: int
+    rows: tuple[int, ...]
+    row_tile: int
+    query_row: tuple[str, ...]
+    score_row: tuple[str, ...]
+    query_scale: float
+    log2e: float
+    ln2: float
+    bottom_right: bool
+    simd_names: tuple[str, ...]
+    masked: bool
+    key_first: str
+    key_last: str
+    always: str
+    block_lines: tuple[str, ...]
+    key_lines: tuple[str, ...]
+    score_lines: tuple[str, ...]
+    mask_lines: tuple[str, ...]
+    sink: bool
+    query_stride: int
+    score_stride: int
+    output_stride: int
+    buffers: tuple[PlacedBuffer, ...]
+    workspace: int
+
+
+def split_file(ir: AttentionIR, kernel: SplitKV) -> SourceFile:
+    """``split_kv.py`` for `kernel`."""
+    return SourceFile("split_kv.py", render(TEMPLATE, split_context(ir, kernel)))
+
+
+def split_context(ir: AttentionIR, kernel: SplitKV) -> SplitContext:
+    """Everything the template prints."""
+    lanes = kernel.lanes
+    scores, masks = score_lines(kernel.score), mask_lines(kernel.mask, "k")
+    forms = interval_code(kernel.mask)
+    del forms["possible"]  # a split outside the bounds of the keys is never a task
+    masking = " v_iota v_select" * bool(kernel.mask)
+    return SplitContext(
+        summary=f"Attention of {ir.name}: decoding, few query rows against many keys.",
+        head_dim=kernel.head_dim,
+        value_dim=kernel.value_dim,
+        group=ir.group,
+        max_rows=kernel.max_rows,
+        split_kv=kernel.split_kv,
+        rows=tuple(range(kernel.rows)),
+        row_tile=kernel.rows,
+        query_row=offsets(kernel.rows, padded_row(kernel.head_dim, lanes)),
+        score_row=offsets(kernel.rows, padded_row(kernel.split_kv, lanes)),
+        query_scale=kernel.query_scale,
+        log2e=LOG2E,
+        ln2=LN2,
+        bottom_right=ir.alignment == "bottom_right",
+        simd_names=simd_names(_OPERATIONS + masking, scores, masks),
+        masked=kernel.mask is not None,
+        **forms,
+        block_lines=assignments(
+            {"q_first": "offset", "q_last": "offset + q_len - 1"}, *forms.values()
+        ),
+        key_lines=assignments({"k_first": "first", "k_last": "last - 1"}, forms["always"]),
+        score_lines=scores,
+        mask_lines=masks,
+        sink=kernel.sink,
+        query_stride=padded_row(kernel.head_dim, lanes),
+        score_stride=padded_row(kernel.split_kv, lanes),
+        output_stride=round_up(kernel.value_dim + 2, lanes),
+        buffers=place(kernel.buffers, kernel.dtype),
+        workspace=workspace_elements(kernel.buffers, kernel.dtype),
+    )
