@@ -43,7 +43,7 @@ def test_blocks_fit_the_caches(target: CpuTarget, dtype: DType) -> None:
 def test_reasons_carry_the_figures() -> None:
     proposed = propose_gemm(AVX512, FLOAT32)
     assert proposed["gemm_tile_rows"].why == (
-        "6×4 sums and operands fill 29 of 32 registers; a panel of 64 columns divides common widths"
+        "6×4 sums and operands fill 29 of 32 registers; a panel is 64 columns wide"
     )
     assert (
         proposed["gemm_block_k"].why

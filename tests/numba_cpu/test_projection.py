@@ -47,7 +47,7 @@ KERNELS = {
     "one_row_one_vector": lowered(
         AVX512, FLOAT32, tile_rows=1, tile_vectors=1, block_m=3, block_n=32, block_k=48
     ),
-    "avx2": lowered(AVX2, FLOAT32, block_m=18, block_n=48),
+    "avx2": lowered(AVX2, FLOAT32, block_m=20, block_n=48),
     "neon": lowered(NEON, FLOAT32, block_m=24, block_k=60, tile_rows=8, tile_vectors=3, block_n=96),
     "scalar": lowered(GENERIC, FLOAT32, block_m=8, block_n=30, block_k=7),
     "scalar_float64": lowered(

@@ -14,6 +14,7 @@ from attngen.backends.numba_cpu.header import header_file
 from attngen.backends.numba_cpu.projection import projection_file
 from attngen.backends.numba_cpu.simd import simd_file
 from attngen.backends.numba_cpu.split import split_file
+from attngen.backends.numba_cpu.workers import workers_file
 from attngen.ir.attention import AttentionIR
 from attngen.ir.kernel import (
     FlashForward,
@@ -42,11 +43,6 @@ class EntryContext:
     generated_projection: bool
 
 
-@dataclass(frozen=True, slots=True)
-class WorkersContext:
-    """``workers.py.jinja`` has no variables."""
-
-
 def emit(kernel: KernelIR, schedule: CpuSchedule, target: CpuTarget) -> SourcePackage:
     """Print `kernel` as a package named after its spec."""
     ir, lanes = kernel.attention, schedule.lanes.value
@@ -59,13 +55,12 @@ def emit(kernel: KernelIR, schedule: CpuSchedule, target: CpuTarget) -> SourcePa
         d_model=ir.d_model or 0,
         generated_projection=schedule.projection.value == "generated",
     )
-    workers = render("numba_cpu/workers.py.jinja", WorkersContext())
     files = (
         header_file(kernel, schedule, target),
         SourceFile("entry.py", render("numba_cpu/entry.py.jinja", entry)),
         *(_kernel_file(ir, part) for part in kernel.kernels),
         simd_file(ir.dtype, lanes, target.isa if lanes > 1 else "scalar"),
-        SourceFile("workers.py", workers),
+        workers_file(),
     )
     return SourcePackage(ir.name, files)
 
