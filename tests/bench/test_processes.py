@@ -22,6 +22,7 @@ def test_memory_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     peers = [peer for peer in all_peers() if peer.name in ("torch-flex", "ort-mha")]
     ours, flex, heads = measure_memory(peers, [1], lambda _: None)
     assert ours.bytes is not None
+    assert 0 < ours.bytes < ours.limit
     assert ours.limit == 2 * 4 * 512 * 2 * 32 + (1 << 20)
     assert flex.reason == "compiles anew for each shape"
     assert heads.reason is not None  # grouped heads, or not installed
