@@ -93,7 +93,7 @@ class EmulatedSimd:
     def v_sum(self, a: Any) -> Any:
         return a.sum(dtype=self.ELEMENT)
 
-    def v_exp2(self, a: Any) -> Any:
+    def v_weight(self, a: Any) -> Any:
         tiny = a < np.log2(np.finfo(self.ELEMENT).tiny)
         return np.where(tiny, self.ELEMENT(0), np.exp2(a))
 

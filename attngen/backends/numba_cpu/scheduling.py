@@ -179,7 +179,7 @@ def check(ir: AttentionIR, target: CpuTarget, schedule: CpuSchedule) -> tuple[Pr
     if problems:
         return tuple(problems)
 
-    # Scalars of a generic target spill at worst, while vectors beyond the registers ruin the kernel.
+    # Vectors beyond the registers ruin the kernel, by spills in its innermost loop.
     used = scalars * vectors + vectors + 1
     if used > target.vector_registers:
         fits = (target.vector_registers - 1 - vectors) // vectors

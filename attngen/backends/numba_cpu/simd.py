@@ -11,6 +11,10 @@ from attngen.ir.kernel import SourceFile
 from attngen.render import render
 
 
+# ln 2 = 0.693147180369123816490 + 1.90821492927058770e-10 (Cody & Waite, 1980), in double precision.
+_LN2_HIGH_WIDE, _LN2_LOW_WIDE = 0.6931471803691238, 1.9082149292705877e-10
+
+
 @dataclass(frozen=True, slots=True)
 class SimdContext:
     """Variables of ``simd.py.jinja``.
@@ -18,7 +22,8 @@ class SimdContext:
     Attributes:
         isa, lanes: instruction set (for the reader) and elements in a vector.
         element, bits, bytes, llvm_element: an element's NumPy name, sizes and llvmlite type.
-        exp2, tanh, tanh_limit, tanh_one, two_log2e: approximations.
+        exp2, tanh, tanh_limit, tanh_one: approximations.
+        log2e, two_log2e, minus_ln2_high, minus_ln2_low: constants; -ln 2 is the sum of the last.
         mantissa_bits, least_exponent, greatest_exponent: the floating-point format.
     """
 
@@ -32,10 +37,13 @@ class SimdContext:
     tanh: tuple[float, ...]
     tanh_limit: float
     tanh_one: float
+    log2e: float
     two_log2e: float
+    minus_ln2_high: float
+    minus_ln2_low: float
     mantissa_bits: int
     least_exponent: float
-    greatest_exponent: int
+    greatest_exponent: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,30 +52,22 @@ class ScalarContext:
 
     element: str
     exp2: tuple[float, ...]
-    tanh: tuple[float, ...]
-    tanh_limit: float
-    tanh_one: float
-    two_log2e: float
     least_exponent: float
-    greatest_exponent: int
 
 
 def simd_file(dtype: DType, lanes: int, isa: str) -> SourceFile:
     """``simd.py`` for vectors of `lanes` elements of `dtype`'s accumulator; scalars for 1."""
     wide = dtype.accumulator == "float64"
     fit = polynomials(dtype)
-    least, greatest = (-1022.0, 1023) if wide else (-126.0, 127)
-    two_log2e = 2.0 * math.log2(math.e)
+    least, greatest = (-1022.0, 1023.0) if wide else (-126.0, 127.0)
+    # A high part of ln 2 with so few digits that n times it is exact for every exponent n.
+    ln2_high = _LN2_HIGH_WIDE if wide else 355 / 512
+    ln2_low = _LN2_LOW_WIDE if wide else math.log(2.0) - ln2_high
     if lanes == 1:
         scalar = ScalarContext(
             element=dtype.accumulator,
             exp2=fit.exp2,
-            tanh=fit.tanh,
-            tanh_limit=fit.tanh_limit,
-            tanh_one=fit.tanh_one,
-            two_log2e=two_log2e,
             least_exponent=least,
-            greatest_exponent=greatest,
         )
         return SourceFile("simd.py", render("numba_cpu/scalar.py.jinja", scalar))
     context = SimdContext(
@@ -81,7 +81,10 @@ def simd_file(dtype: DType, lanes: int, isa: str) -> SourceFile:
         tanh=fit.tanh,
         tanh_limit=fit.tanh_limit,
         tanh_one=fit.tanh_one,
-        two_log2e=two_log2e,
+        log2e=math.log2(math.e),
+        two_log2e=2.0 * math.log2(math.e),
+        minus_ln2_high=-ln2_high,
+        minus_ln2_low=-ln2_low,
         mantissa_bits=52 if wide else 23,
         least_exponent=least,
         greatest_exponent=greatest,

@@ -22,7 +22,7 @@ from attngen.lowering import padded_row, round_up, workspace_elements
 from attngen.render import render
 
 TEMPLATE = "numba_cpu/split_kv.py.jinja"
-_OPERATIONS = "fetch_add v_add v_exp2 v_fma v_load v_max v_splat v_store v_sub v_sum v_zero"
+_OPERATIONS = "fetch_add v_add v_weight v_fma v_load v_max v_splat v_store v_sub v_sum v_zero"
 
 
 @dataclass(frozen=True, slots=True)
