@@ -7,11 +7,24 @@ and its sections as expressions. `SourcePackage` is what emission makes of it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from attngen.dtypes import DType
 from attngen.ir.attention import AttentionIR
 from attngen.ir.expr import Expr
+
+
+@dataclass(frozen=True, slots=True)
+class DataBound:
+    """Minima and maxima over a tile of a side input that is indexed by positions.
+
+    They are the variables ``<input>_<axis>_min`` and ``<input>_<axis>_max``; `batched` inputs have
+    the batch as their first axis.
+    """
+
+    input: str
+    axis: Literal["q", "k"]
+    batched: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +37,7 @@ class MaskPlan:
         possible: false only if no (q, k) of a tile attends; over the same variables.
         key_first: a lower bound for the keys that rows q_first … q_last may see, or None.
         key_last: an (inclusive) upper bound for them, or None.
+        data_bounds: what `always` and `possible` read of run-time data.
     """
 
     predicate: Expr
@@ -31,6 +45,7 @@ class MaskPlan:
     possible: Expr
     key_first: Expr | None
     key_last: Expr | None
+    data_bounds: tuple[DataBound, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

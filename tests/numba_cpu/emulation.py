@@ -156,26 +156,38 @@ def emulate(package: SourcePackage, lanes: int, accumulator: str) -> SimpleNames
         if name == "numba":
             return numba
         if level:
-            return {"simd": simd, "workers": workers}[name]
+            return {"simd": simd, "workers": workers, "sequences": modules.get(name)}[name]
         return builtins.__import__(name, *rest)
 
-    modules = {}
-    for file in package.files:
-        if file.path in ("flash_forward.py", "split_kv.py"):
-            module = ModuleType(file.path)
+    modules: dict[str, ModuleType] = {}
+    texts = {file.path: file for file in package.files}
+    for path in ("sequences.py", "flash_forward.py", "split_kv.py"):
+        if file := texts.get(path):
+            module = ModuleType(path)
             names = {**vars(builtins), "__import__": importer}
             module.__dict__.update({"__builtins__": names, "__package__": "emulated"})
-            exec(compile(file.text, file.path, "exec"), module.__dict__)  # noqa: S102 - ours
-            modules[file.path.removesuffix(".py")] = module
+            exec(compile(file.text, path, "exec"), module.__dict__)  # noqa: S102 - ours
+            modules[path.removesuffix(".py")] = module
+    for module in modules.values():
+        module.uniform = modules["sequences"].uniform  # type: ignore[attr-defined]
     return SimpleNamespace(**modules)
 
 
-def run(module: Any, q: Any, k: Any, v: Any, sink: Any = None, workers: int = 2) -> tuple[Any, Any]:
+def run(
+    module: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    sink: Any = None,
+    workers: int = 2,
+    table: Any = None,
+) -> tuple[Any, Any]:
     """(out, lse) of a kernel module's `forward`, into poisoned arrays."""
     batch, q_len, heads = q.shape[:3]
     out = np.full((batch, q_len, heads, v.shape[3]), np.nan, q.dtype)
     lse = np.full((batch, heads, q_len), np.nan, module.ELEMENT)
     if batch and q_len:  # what entry.attend sees to
+        table = module.uniform(batch, q_len, k.shape[1]) if table is None else table
         with np.errstate(all="ignore"):
-            module.forward(q, k, v, out, lse, sink, workers)
+            module.forward(q, k, v, out, lse, sink, table, workers)
     return out, lse

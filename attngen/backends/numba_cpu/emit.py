@@ -14,7 +14,7 @@ from attngen.backends.numba_cpu.header import header_file
 from attngen.backends.numba_cpu.projection import projection_file
 from attngen.backends.numba_cpu.simd import simd_file
 from attngen.backends.numba_cpu.split import split_file
-from attngen.backends.numba_cpu.workers import workers_file
+from attngen.backends.numba_cpu.workers import sequences_file, workers_file
 from attngen.ir.attention import AttentionIR
 from attngen.ir.kernel import (
     FlashForward,
@@ -60,6 +60,7 @@ def emit(kernel: KernelIR, schedule: CpuSchedule, target: CpuTarget) -> SourcePa
         SourceFile("entry.py", render("numba_cpu/entry.py.jinja", entry)),
         *(_kernel_file(ir, part) for part in kernel.kernels),
         simd_file(ir.dtype, lanes, target.isa if lanes > 1 else "scalar"),
+        sequences_file(),
         workers_file(),
     )
     return SourcePackage(ir.name, files)

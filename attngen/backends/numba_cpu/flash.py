@@ -8,15 +8,17 @@ from attngen.backends.numba_cpu.sections import (
     LN2,
     LOG2E,
     PlacedBuffer,
+    Section,
     assignments,
     interval_code,
-    mask_lines,
     offsets,
     place,
-    score_lines,
+    section,
     simd_names,
 )
+from attngen.backends.numba_cpu.side_inputs import SEQUENCE, SideInputs, is_closed, side_inputs
 from attngen.ir.attention import AttentionIR
+from attngen.ir.expr import DOT, Expr
 from attngen.ir.kernel import FlashForward, SourceFile
 from attngen.lowering import padded_row, round_up, value_stride, workspace_elements
 from attngen.render import render
@@ -57,8 +59,11 @@ class FlashContext:
     block_lines: tuple[str, ...]
     key_lines: tuple[str, ...]
     panel_lines: tuple[str, ...]
-    score_lines: tuple[str, ...]
-    mask_lines: tuple[str, ...]
+    block_test: bool
+    side_names: tuple[str, ...]
+    input_lines: tuple[str, ...]
+    score: Section | None
+    mask: Section | None
     sink: bool
     query_rows: int
     output_rows: int
@@ -77,8 +82,9 @@ def flash_file(ir: AttentionIR, kernel: FlashForward) -> SourceFile:
 def flash_context(ir: AttentionIR, kernel: FlashForward) -> FlashContext:
     """Everything the template prints."""
     lanes, tile = kernel.lanes, kernel.tile_scalars
-    scores, masks = score_lines(kernel.score), mask_lines(kernel.mask, "q")
     forms = interval_code(kernel.mask)
+    side = side_inputs(ir, 9)
+    score, mask = _sections(ir, kernel, side)
     block_rows = {
         "q_first": "first_row // GROUP + offset",
         "q_last": "(first_row + rows - 1) // GROUP + offset",
@@ -106,14 +112,17 @@ def flash_context(ir: AttentionIR, kernel: FlashForward) -> FlashContext:
         log2e=LOG2E,
         ln2=LN2,
         bottom_right=ir.alignment == "bottom_right",
-        simd_names=simd_names(_OPERATIONS + " v_ne" * bool(kernel.mask), scores, masks),
+        simd_names=simd_names(_OPERATIONS + " v_ne" * bool(kernel.mask), score, mask),
         masked=kernel.mask is not None,
         **forms,
         block_lines=assignments(block_rows, forms["key_first"], forms["key_last"]),
         key_lines=assignments({"k_last": "k_first + keys - 1"}, forms["always"], forms["possible"]),
         panel_lines=assignments(panel_rows, *forms.values()),
-        score_lines=scores,
-        mask_lines=masks,
+        block_test=kernel.mask is not None and not is_closed(kernel.mask),
+        side_names=side.names,
+        input_lines=side.lines,
+        score=score,
+        mask=mask,
         sink=kernel.sink,
         query_rows=round_up(kernel.head_dim, lanes),
         output_rows=max(round_up(kernel.value_dim, lanes), round_up(kernel.value_dim, tile)),
@@ -123,3 +132,26 @@ def flash_context(ir: AttentionIR, kernel: FlashForward) -> FlashContext:
         buffers=place(kernel.buffers, kernel.dtype),
         workspace=workspace_elements(kernel.buffers, kernel.dtype),
     )
+
+
+def _sections(
+    ir: AttentionIR, kernel: FlashForward, side: SideInputs
+) -> tuple[Section | None, Section | None]:
+    """The score's section and the mask's, which makes scores as well."""
+    outer = {"q": "v_load(positions, panel + lane)"}
+    vectors = {"q", "dot"}
+    parameters = ("positions", "heads", "panel", "k_first", *SEQUENCE, *side.names)
+    if ir.group > 1:
+        outer["h"] = "v_load(heads, panel + lane)"
+        vectors.add("h")
+    else:
+        outer["h"] = "kv_h"
+    inner = {"k": "k_first + key"}
+
+    def make(results: dict[str, Expr]) -> Section:
+        return section(results, frozenset(vectors), inner, outer, parameters)
+
+    scores = {} if kernel.score == DOT else {"score": kernel.score}
+    score = make(scores) if scores else None
+    mask = make({"keep": kernel.mask.predicate, **scores}) if kernel.mask else None
+    return score, mask

@@ -44,6 +44,7 @@ def header_file(kernel: KernelIR, schedule: CpuSchedule, target: CpuTarget) -> S
         files.append(("projection.py", "the projections: a blocked matrix product"))
     files += [
         ("simd.py", f"vectors of {schedule.lanes.value} lanes for {target.isa}"),
+        ("sequences.py", "which queries and keys of the arrays belong together"),
         ("workers.py", "one worker a thread, arrays of any layout, workspaces"),
     ]
     exports = ["attend", "attention"]

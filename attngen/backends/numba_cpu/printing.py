@@ -64,6 +64,14 @@ def vector_lines(expr: Expr, result: str, vectors: AbstractSet[str]) -> tuple[st
     return (*printer.lines, f"{result} = {text}")
 
 
+def vector_sections(
+    expr: Expr, result: str, vectors: AbstractSet[str], inner: AbstractSet[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Lines that assign `expr` to `result`: those before a loop that sets `inner`, those in it."""
+    del inner
+    return (), vector_lines(expr, result, vectors)
+
+
 def operations(lines: tuple[str, ...]) -> frozenset[str]:
     """The names of vector operations that `lines` call."""
     words = "".join(c if c.isalnum() or c == "_" else " " for c in "\n".join(lines)).split()

@@ -6,9 +6,9 @@ import math
 import re
 from dataclasses import dataclass
 
-from attngen.backends.numba_cpu.printing import operations, scalar_code, vector_lines
+from attngen.backends.numba_cpu.printing import operations, scalar_code, vector_sections
 from attngen.dtypes import DType
-from attngen.ir.expr import DOT, Expr
+from attngen.ir.expr import Expr
 from attngen.ir.kernel import Buffer, MaskPlan
 from attngen.lowering import workspace_elements
 
@@ -40,14 +40,53 @@ def offsets(count: int, step: int) -> tuple[str, ...]:
     return tuple(f" + {i * step}" if i else "" for i in range(count))
 
 
-def score_lines(score: Expr) -> tuple[str, ...]:
-    """Lines that make `score` of the vector `dot`; none where the product is the score."""
-    return () if score == DOT else vector_lines(score, "score", {"dot"})
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Code that makes scores or truths, for one vector at a time.
+
+    Attributes:
+        reads: " , …": what it reads beside the vector, as further parameters; or nothing.
+        row: lines for what does not change with the keys of the inner loop.
+        key: lines for the rest.
+    """
+
+    reads: str
+    row: tuple[str, ...]
+    key: tuple[str, ...]
 
 
-def mask_lines(mask: MaskPlan | None, vector: str) -> tuple[str, ...]:
-    """Lines that make `keep` of positions q and k, of which `vector` is the one in lanes."""
-    return vector_lines(mask.predicate, "keep", {vector}) if mask else ()
+def section(
+    results: dict[str, Expr],
+    vectors: frozenset[str],
+    inner: dict[str, str],
+    outer: dict[str, str],
+    parameters: tuple[str, ...],
+) -> Section:
+    """Lines that make each of `results` (name -> expression).
+
+    Args:
+        results: what to make, in this order.
+        vectors: the variables that are vectors.
+        inner: name -> code of the variables that are set in the inner loop.
+        outer: name -> code of those that are set before it.
+        parameters: the other names that the lines may read, in the order of the parameters.
+    """
+    row: list[str] = []
+    key: list[str] = []
+    for name, expr in results.items():
+        before, within = vector_sections(expr, name, vectors, frozenset(inner) | {"dot"})
+        row += before
+        key += within
+    key = [*assignments(inner, *key), *key]
+    row = [*assignments(outer, *row, *key), *row]
+    reads = read_by(parameters, *row, *key)
+    return Section("".join(f", {name}" for name in reads), tuple(row), tuple(key))
+
+
+def read_by(names: tuple[str, ...], *texts: str) -> tuple[str, ...]:
+    """Those of `names` that a word of `texts` is."""
+    words = set(re.findall(r"\w+", " ".join(texts)))
+    return tuple(name for name in names if name in words)
 
 
 def interval_code(mask: MaskPlan | None) -> dict[str, str]:
@@ -58,10 +97,10 @@ def interval_code(mask: MaskPlan | None) -> dict[str, str]:
 
 def assignments(definitions: dict[str, str], *readers: str) -> tuple[str, ...]:
     """Lines for those of `definitions` (name -> code) that the code in `readers` mentions."""
-    words = set(re.findall(r"\w+", " ".join(readers)))
-    return tuple(f"{name} = {code}" for name, code in definitions.items() if name in words)
+    return tuple(f"{name} = {definitions[name]}" for name in read_by(tuple(definitions), *readers))
 
 
-def simd_names(base: str, *sections: tuple[str, ...]) -> tuple[str, ...]:
+def simd_names(base: str, *sections: Section | None) -> tuple[str, ...]:
     """The vector operations to import: those in `base` (words), and those that sections call."""
-    return tuple(sorted(set(base.split()).union(*(operations(s) for s in sections))))
+    lines = tuple(line for s in sections if s for line in (*s.row, *s.key))
+    return tuple(sorted(set(base.split()) | operations(lines)))

@@ -10,8 +10,7 @@ from attngen.dtypes import DType
 from attngen.ir.kernel import SourceFile
 from attngen.render import render
 
-
-# ln 2 = 0.693147180369123816490 + 1.90821492927058770e-10 (Cody & Waite, 1980), in double precision.
+# ln 2 in two parts, the first short enough for n times it to be exact (Cody & Waite, 1980).
 _LN2_HIGH_WIDE, _LN2_LOW_WIDE = 0.6931471803691238, 1.9082149292705877e-10
 
 

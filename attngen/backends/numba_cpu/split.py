@@ -8,15 +8,17 @@ from attngen.backends.numba_cpu.sections import (
     LN2,
     LOG2E,
     PlacedBuffer,
+    Section,
     assignments,
     interval_code,
-    mask_lines,
     offsets,
     place,
-    score_lines,
+    section,
     simd_names,
 )
+from attngen.backends.numba_cpu.side_inputs import SEQUENCE, SideInputs, side_inputs
 from attngen.ir.attention import AttentionIR
+from attngen.ir.expr import DOT, Expr
 from attngen.ir.kernel import SourceFile, SplitKV
 from attngen.lowering import padded_row, round_up, workspace_elements
 from attngen.render import render
@@ -50,8 +52,12 @@ class SplitContext:
     always: str
     block_lines: tuple[str, ...]
     key_lines: tuple[str, ...]
-    score_lines: tuple[str, ...]
-    mask_lines: tuple[str, ...]
+    range_lines: tuple[str, ...]
+    row_lines: tuple[str, ...]
+    side_names: tuple[str, ...]
+    input_lines: tuple[str, ...]
+    score: Section | None
+    mask: Section | None
     sink: bool
     query_stride: int
     score_stride: int
@@ -68,10 +74,14 @@ def split_file(ir: AttentionIR, kernel: SplitKV) -> SourceFile:
 def split_context(ir: AttentionIR, kernel: SplitKV) -> SplitContext:
     """Everything the template prints."""
     lanes = kernel.lanes
-    scores, masks = score_lines(kernel.score), mask_lines(kernel.mask, "k")
     forms = interval_code(kernel.mask)
-    del forms["possible"]  # a split outside the bounds of the keys is never a task
-    masking = " v_iota v_select" * bool(kernel.mask)
+    del forms["possible"]  # a split outside the range of the keys has no keys
+    if kernel.mask and kernel.mask.data_bounds:
+        forms["always"] = "False"  # few rows are masked faster than their data is looked up
+    side = side_inputs(ir, 10)
+    score, mask = _sections(kernel, side)
+    rows = {"q": "row // GROUP + offset", "h": "kv_h * GROUP + row % GROUP"}
+    positions = {"q_first": "offset", "q_last": "offset + q_len - 1"}
     return SplitContext(
         summary=f"Attention of {ir.name}: decoding, few query rows against many keys.",
         head_dim=kernel.head_dim,
@@ -87,15 +97,17 @@ def split_context(ir: AttentionIR, kernel: SplitKV) -> SplitContext:
         log2e=LOG2E,
         ln2=LN2,
         bottom_right=ir.alignment == "bottom_right",
-        simd_names=simd_names(_OPERATIONS + masking, scores, masks),
+        simd_names=simd_names(_OPERATIONS + " v_select" * bool(mask), score, mask),
         masked=kernel.mask is not None,
         **forms,
-        block_lines=assignments(
-            {"q_first": "offset", "q_last": "offset + q_len - 1"}, *forms.values()
-        ),
+        block_lines=assignments(positions, forms["always"]),
+        range_lines=assignments(positions, forms["key_first"], forms["key_last"]),
+        row_lines=assignments(rows, *(s.reads for s in (score, mask) if s)),
+        side_names=side.names,
+        input_lines=side.lines,
         key_lines=assignments({"k_first": "first", "k_last": "last - 1"}, forms["always"]),
-        score_lines=scores,
-        mask_lines=masks,
+        score=score,
+        mask=mask,
         sink=kernel.sink,
         query_stride=padded_row(kernel.head_dim, lanes),
         score_stride=padded_row(kernel.split_kv, lanes),
@@ -103,3 +115,17 @@ def split_context(ir: AttentionIR, kernel: SplitKV) -> SplitContext:
         buffers=place(kernel.buffers, kernel.dtype),
         workspace=workspace_elements(kernel.buffers, kernel.dtype),
     )
+
+
+def _sections(kernel: SplitKV, side: SideInputs) -> tuple[Section | None, Section | None]:
+    """The score's section and the mask's, which makes scores as well."""
+    parameters = ("q", "h", "first", *SEQUENCE, *side.names)
+
+    def make(results: dict[str, Expr]) -> Section:
+        inner = {"k": "v_iota(first + lane)"}
+        return section(results, frozenset({"k", "dot"}), inner, {}, parameters)
+
+    scores = {} if kernel.score == DOT else {"score": kernel.score}
+    score = make(scores) if scores else None
+    mask = make({"keep": kernel.mask.predicate, **scores}) if kernel.mask else None
+    return score, mask

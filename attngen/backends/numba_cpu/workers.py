@@ -1,4 +1,4 @@
-"""``workers.py`` of a generated package: how kernels start threads and read their arguments."""
+"""The modules of a generated package that are the same in all: ``workers.py``, ``sequences.py``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ from attngen.render import render
 
 
 @dataclass(frozen=True, slots=True)
-class WorkersContext:
-    """``workers.py.jinja`` has no variables."""
+class NoContext:
+    """``workers.py.jinja`` and ``sequences.py.jinja`` have no variables."""
 
 
 def workers_file() -> SourceFile:
     """The module that starts workers; the same in every package."""
-    return SourceFile("workers.py", render("numba_cpu/workers.py.jinja", WorkersContext()))
+    return SourceFile("workers.py", render("numba_cpu/workers.py.jinja", NoContext()))
+
+
+def sequences_file() -> SourceFile:
+    """The module that says which queries and keys belong together; the same in every package."""
+    return SourceFile("sequences.py", render("numba_cpu/sequences.py.jinja", NoContext()))
