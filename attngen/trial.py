@@ -15,12 +15,12 @@ import numpy as np
 from attngen.attention import Attention, CoreAttention, LayerAttention
 from attngen.backends.numba_cpu.peak import measure_fma
 from attngen.backends.numba_cpu.probe import probe
-from attngen.bench.timing import Timing, take_turns
 from attngen.check import Verdict, expect
 from attngen.costs import Cost, Lengths, cost
 from attngen.driver import Source, compile_spec, run_stages
 from attngen.inputs import Array, CoreInputs, Inputs, random_inputs
 from attngen.spec.model import ScheduleOverride
+from attngen.timing import Timing, take_turns
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,12 @@ from attngen.backends.numba_cpu.probe import probe
 from attngen.bench.cases import Case
 from attngen.bench.environment import Environment, environment
 from attngen.bench.peers import CannotDoError, Ours, Peer, Prepared
-from attngen.bench.timing import MIN_ROUNDS, Timing, take_turns
 from attngen.check import Expected, expect
 from attngen.costs import cost
 from attngen.driver import run_stages
 from attngen.formatting import count_text
 from attngen.inputs import Inputs, random_inputs
+from attngen.timing import MIN_ROUNDS, Timing, take_turns
 
 
 @dataclass(frozen=True, slots=True)

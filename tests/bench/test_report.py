@@ -18,7 +18,7 @@ from attngen.bench.report import (
     process_data,
     start_table,
 )
-from attngen.bench.timing import Timing
+from attngen.timing import Timing
 
 WHERE = Environment("a CPU", 2, "Linux", "3.11", 0.1, "2026-12-01", {"numpy": "2.4"})
 CASE = Case("H2 S8", 2, 2, 8, 8, 4)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from attngen.bench import timing
-from attngen.bench.timing import Timing, take_turns
+from attngen import timing
+from attngen.timing import Timing, take_turns
 
 
 @pytest.fixture(autouse=True)
