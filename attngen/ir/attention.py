@@ -15,15 +15,38 @@ linear factors into `query_scale` and change to base ``2``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from attngen.dtypes import DType
-from attngen.ir.expr import Expr
+from attngen.ir.expr import DataType, Expr
 
 Alignment: TypeAlias = Literal["bottom_right", "top_left"]
 Base: TypeAlias = Literal["e", "2"]
 Output: TypeAlias = Literal["out", "lse"]
+
+
+SIZES: tuple[str, ...] = ("batch", "heads", "kv_heads", "q_len", "kv_len")
+"""The symbols that an axis of a side input may have for its size."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideInput:
+    """An array that expressions index.
+
+    Attributes:
+        shape: one entry an axis: a number or a symbol of :data:`SIZES`.
+        dtype: what it holds; ``float`` is the accumulator's type.
+        values: its elements in C order where the spec fixes them (a table), else None: an argument
+            of each call.
+        origin: the key of the spec it comes from.
+    """
+
+    name: str
+    shape: tuple[str | int, ...]
+    dtype: DataType
+    values: tuple[float, ...] | None = None
+    origin: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +57,11 @@ class AttentionIR:
         name: the spec's name, a Python identifier.
         d_model: width of x and of the layer's output; None for a core (q, k, v in, o out).
         head_dim: width of a query or key head; `value_dim`: width of a value head.
-        mask: truth value over q, k, q_len, kv_len; ``Const(True)`` where all attend to all.
+        mask: truth value over b, h, kv_h, q, k, q_len, kv_len and side inputs; ``Const(True)``
+            where all attend to all.
         sink: whether a learned logit per head joins the softmax denominator.
         outputs: ``("out",)`` or ``("out", "lse")``: what a call returns without being asked.
+        inputs: the arrays that `score` and `mask` index, tables included.
     """
 
     name: str
@@ -54,6 +79,7 @@ class AttentionIR:
     base: Base
     outputs: tuple[Output, ...]
     description: str = ""
+    inputs: tuple[SideInput, ...] = ()
 
     @property
     def group(self) -> int:

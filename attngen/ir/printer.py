@@ -10,7 +10,17 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from attngen.ir.attention import AttentionIR
-from attngen.ir.expr import COMPARISONS, Binary, BinaryOp, Const, Expr, Unary, Var
+from attngen.ir.expr import (
+    COMPARISONS,
+    Binary,
+    BinaryOp,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Unary,
+    Var,
+)
 from attngen.ir.kernel import FlashForward, Kernel, KernelIR, MaskPlan, Projection, SplitKV
 from attngen.ir.schedule import CpuSchedule
 
@@ -27,6 +37,8 @@ _INFIX: dict[BinaryOp, tuple[str, int]] = {
     "sub": ("-", 5),
     "mul": ("*", 6),
     "div": ("/", 6),
+    "floordiv": ("//", 6),
+    "mod": ("%", 6),
 }
 _NOT, _NEG = 3, 7
 
@@ -51,6 +63,11 @@ def _at_level(expr: Expr, level: int) -> str:
             return f"{op}({_at_level(operand, 0)})"
         case Binary(op="min" | "max" as op, left=left, right=right):
             return f"{op}({_at_level(left, 0)}, {_at_level(right, 0)})"
+        case Select(condition=condition, then=then, otherwise=otherwise):
+            text = f"{_at_level(then, 1)} if {_at_level(condition, 1)} else "
+            return _wrapped(text + _at_level(otherwise, 0), 0, level)
+        case Load(input=name, indices=indices):
+            return f"{name}[{', '.join(_at_level(index, 0) for index in indices)}]"
         case Binary(op=op, left=left, right=right):
             symbol, own = _INFIX[op]
             # Python chains comparisons, so both sides of one are kept apart from others
@@ -84,6 +101,10 @@ def attention_text(ir: AttentionIR) -> str:
         ("out", f"sum(weight * value) / {total}"),
         ("outputs", ", ".join(ir.outputs)),
     ]
+    for given in ir.inputs:
+        shape = ", ".join(map(str, given.shape))
+        fixed = "" if given.values is None else ", a table of the spec"
+        lines.insert(-4, (given.name, f"({shape}) {given.dtype}{fixed}"))
     if ir.d_model is not None:
         lines.insert(1, ("d_model", f"{ir.d_model}, with projections in and out"))
     return "\n".join([f"attention {ir.name} ({ir.scope})", *_definitions(lines)])

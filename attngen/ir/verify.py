@@ -7,17 +7,17 @@ check what a rewrite could break; what a person can get wrong is checked where t
 from __future__ import annotations
 
 import math
-from typing import assert_never
+from typing import Literal, assert_never
 
 from attngen.errors import InternalError
-from attngen.ir.attention import AttentionIR
-from attngen.ir.expr import Binary, Const, Expr, Unary, Var, variables
+from attngen.ir.attention import SIZES, AttentionIR, SideInput
+from attngen.ir.expr import Const, Expr, children, data_bound, loads, variables
 from attngen.ir.kernel import Buffer, FlashForward, Kernel, KernelIR, MaskPlan, Projection, SplitKV
 from attngen.ir.kinds import Kind, kind_of
 
 SCORE_VARS = frozenset({"dot", "b", "h", "kv_h", "q", "k", "q_len", "kv_len"})
-MASK_VARS = frozenset({"q", "k", "q_len", "kv_len"})
-ROW_VARS = frozenset({"q_first", "q_last", "q_len", "kv_len"})
+MASK_VARS = SCORE_VARS - {"dot"}
+ROW_VARS = frozenset({"b", "kv_h", "h_first", "h_last", "q_first", "q_last", "q_len", "kv_len"})
 TILE_VARS = ROW_VARS | {"k_first", "k_last"}
 MAX_INTEGER = 1 << 62
 """Whole numbers stay below this, so that adding a position to one fits 64 bits."""
@@ -38,9 +38,39 @@ def verify_attention(ir: AttentionIR) -> None:
     _require(math.isfinite(ir.query_scale), "query_scale", f"is not finite: {ir.query_scale}")
     _expression("score", ir.score, ("integer", "real"), SCORE_VARS)
     _expression("mask", ir.mask, ("boolean",), MASK_VARS)
+    _inputs(ir)
     _require(ir.alignment in ("bottom_right", "top_left"), "alignment", repr(ir.alignment))
     _require(ir.base in ("e", "2"), "base", repr(ir.base))
     _require(ir.outputs in (("out",), ("out", "lse")), "outputs", repr(ir.outputs))
+
+
+def _inputs(ir: AttentionIR) -> None:
+    names = [i.name for i in ir.inputs]
+    for given in ir.inputs:
+        name = f"inputs.{given.name}"
+        _require(given.name.isidentifier(), name, "is no identifier")
+        _require(names.count(given.name) == 1, name, "occurs twice")
+        _require(given.name not in SCORE_VARS, name, "is the name of a variable")
+        for size in given.shape:
+            _require(size in SIZES or (isinstance(size, int) and size > 0), name, f"size {size!r}")
+        _require(bool(given.shape), name, "has no axis")
+        _table(ir, given)
+    known = {i.name: i for i in ir.inputs}
+    for load in (*loads(ir.score), *loads(ir.mask)):
+        _require(load.input in known, f"inputs.{load.input}", "is missing")
+        given = known[load.input]
+        fits = len(load.indices) == len(given.shape) and load.dtype == given.dtype
+        _require(fits, f"inputs.{load.input}", f"does not fit {load!r}")
+
+
+def _table(ir: AttentionIR, given: SideInput) -> None:
+    if given.values is None:
+        return
+    sizes = {"heads": ir.heads, "kv_heads": ir.kv_heads}
+    shape = [size if isinstance(size, int) else sizes.get(size, 0) for size in given.shape]
+    whole = len(given.values) == math.prod(shape)
+    _require(whole, f"inputs.{given.name}", "has a wrong number of values")
+    _require(all(map(math.isfinite, given.values)), f"inputs.{given.name}", "is not finite")
 
 
 def verify_kernel(program: KernelIR) -> None:
@@ -96,11 +126,19 @@ def _same_attention(ir: AttentionIR, kernel: FlashForward | SplitKV) -> None:
 
 
 def _mask_plan(plan: MaskPlan) -> None:
-    _expression("mask.always", plan.always, ("boolean",), TILE_VARS)
-    _expression("mask.possible", plan.possible, ("boolean",), TILE_VARS)
+    ends: tuple[Literal["min", "max"], ...] = ("min", "max")
+    data = [
+        variable.name
+        for load in loads(plan.predicate)
+        for end in ends
+        if (variable := data_bound(load, end)) is not None
+    ]
+    _expression("mask.always", plan.always, ("boolean",), TILE_VARS.union(data))
+    _expression("mask.possible", plan.possible, ("boolean",), TILE_VARS.union(data))
     for name, bound in (("mask.key_first", plan.key_first), ("mask.key_last", plan.key_last)):
         if bound is not None:
-            _expression(name, bound, ("integer",), ROW_VARS)
+            rows = {n for n in data if n.endswith(("_q_min", "_q_max"))}
+            _expression(name, bound, ("integer",), ROW_VARS | rows)
 
 
 def _buffers(buffers: tuple[Buffer, ...]) -> None:
@@ -123,19 +161,12 @@ def _expression(field: str, expr: Expr, kinds: tuple[Kind, ...], names: frozense
 
 
 def _constants(field: str, expr: Expr) -> None:
-    match expr:
-        case Const(value=value):
-            small = isinstance(value, float) or abs(value) < MAX_INTEGER
-            _require(math.isfinite(value) and small, field, f"has the constant {value!r}")
-        case Var():
-            pass
-        case Unary(operand=operand):
-            _constants(field, operand)
-        case Binary(left=left, right=right):
-            _constants(field, left)
-            _constants(field, right)
-        case _:
-            assert_never(expr)
+    if isinstance(expr, Const):
+        value = expr.value
+        small = isinstance(value, float) or abs(value) < MAX_INTEGER
+        _require(math.isfinite(value) and small, field, f"has the constant {value!r}")
+    for child in children(expr):
+        _constants(field, child)
 
 
 def _positive(field: str, value: int) -> None:

@@ -41,7 +41,7 @@ def test_sound_values_pass() -> None:
         ({"score": Const(math.nan)}, "score: has the constant nan"),
         ({"score": Binary("mul", DOT, Const(math.inf))}, "score: has the constant inf"),
         ({"mask": DOT}, "mask: is real, not boolean"),
-        ({"mask": Binary("lt", Var("h"), Const(2))}, "mask: reads h"),
+        ({"mask": Binary("lt", Var("k_first"), Const(2))}, "mask: reads k_first"),
         ({"mask": Unary("not", Var("q"))}, "mask: 'not' does not take integer operands"),
         ({"mask": Binary("lt", Var("q"), Const(1 << 62))}, "mask: has the constant"),
         ({"alignment": "left"}, "alignment: 'left'"),

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
-from attngen.ir.expr import COMPARISONS, Binary, Const, Expr, Unary, Var
+from attngen.ir.expr import COMPARISONS, Binary, Const, Expr, Load, Select, Unary, Var
 
 _INFIX = {
     "add": ("+", 4),
     "sub": ("-", 4),
     "mul": ("*", 5),
     "div": ("/", 5),
+    "floordiv": ("//", 5),
+    "mod": ("%", 5),
     "lt": ("<", 3),
     "le": ("<=", 3),
     "gt": (">", 3),
@@ -47,9 +49,15 @@ def scalar_code(expr: Expr, level: int = 0) -> str:
             return f"np.{op}({scalar_code(operand)})"
         case Binary(op="min" | "max" as op, left=left, right=right):
             return f"{op}({scalar_code(left)}, {scalar_code(right)})"
+        case Select(condition=condition, then=then, otherwise=otherwise):
+            text = f"{scalar_code(then, 1)} if {scalar_code(condition, 1)} else "
+            text += scalar_code(otherwise)
+            return f"({text})"
+        case Load(input=name, indices=indices):
+            return f"{name}[{', '.join(scalar_code(i) for i in indices)}]"
         case Binary(op=op, left=left, right=right):
             symbol, own = _INFIX[op]
-            tight = op in COMPARISONS or op in ("sub", "div")  # not associative
+            tight = op in COMPARISONS or op in ("sub", "div", "floordiv", "mod")  # not associative
             text = f"{scalar_code(left, own + (op in COMPARISONS))} {symbol} "
             text += scalar_code(right, own + tight)
             return f"({text})" if own < level else text
@@ -130,3 +138,7 @@ def _is_float(expr: Expr) -> bool:
             return op == "tanh" or _is_float(operand)
         case Binary(op=op, left=left, right=right):
             return op == "div" or _is_float(left) or _is_float(right)
+        case Select(then=then, otherwise=otherwise):
+            return _is_float(then) or _is_float(otherwise)
+        case Load(dtype=dtype):
+            return dtype == "float"
