@@ -1,0 +1,134 @@
+"""The way into the kernels: NumPy arrays of any strides in, a kernel chosen by the shapes.
+
+Nothing is compiled before the first call. Calls may come from many threads at once.
+"""
+
+import numpy as np
+from numba import get_num_threads
+
+from . import flash_forward, sequences, split_kv
+from .projection import pack_weight, project
+from .simd import ELEMENT
+
+__all__ = [
+    "attend",
+    "attention",
+    "layer",
+    "pack_weight",
+    "project",
+]
+
+DTYPE = np.dtype("float32")
+HEADS = 32
+KV_HEADS = 32
+D_MODEL = 4096
+
+# Waking the other threads takes as long as about this many multiply-adds on one.
+SERIAL_WORK = 1 << 21
+
+
+_NOT_WANTED = np.empty((0, 0, 0), ELEMENT)
+
+
+def attend(q, k, v, out, lse=None, sink=None, table=None, workers=None):
+    """Write attention(q, k, v) to `out`, and its log-sum-exp to `lse` if given.
+
+    Args:
+        q, k, v: (batch, q_len, heads, head_dim), (batch, kv_len, kv_heads, head_dim) and
+            (batch, kv_len, kv_heads, value_dim), of any strides.
+        out: (batch, q_len, heads, value_dim), of any strides.
+        lse: (batch, heads, q_len) or None.
+        sink: (heads,); not used by this spec.
+        table: the sequences in these arrays, as `sequences` makes them; one for each batch index
+            if None. Queries that belong to no sequence keep what is in `out` and `lse`.
+        workers: threads to use; Numba's setting if None, 1 stays on the calling thread.
+    """
+    if table is None:
+        table = sequences.uniform(q.shape[0], q.shape[1], k.shape[1])
+    table = table[table[:, 2] > 0]
+    if not len(table):
+        return
+    if workers is None:
+        workers = get_num_threads()
+    width = q.shape[3] + v.shape[3]
+    if int((table[:, 2] * table[:, 4]).sum()) * q.shape[2] * width <= SERIAL_WORK:
+        workers = 1
+    kernel = split_kv if split_kv.can_take(k, v, table) else flash_forward
+    kernel.forward(q, k, v, out, _NOT_WANTED if lse is None else lse, sink, table, workers)
+
+
+def attention(q, k, v, *, out=None, return_lse=False):
+    """Attention of one sequence (S, heads, head_dim) or a batch (B, S, heads, head_dim).
+
+    Returns `out`, or (out, lse) with the natural-log LSE of shape (heads, S) or (B, heads, S).
+
+    Raises:
+        TypeError: an array is not a NumPy array of float32.
+        ValueError: the shapes do not belong together.
+    """
+    for name, array in {"q": q, "k": k, "v": v}.items():
+        if not isinstance(array, np.ndarray) or array.dtype != DTYPE:
+            got = getattr(array, "dtype", type(array).__name__)
+            raise TypeError(f"{name} must be a NumPy array of {DTYPE}, not {got}")
+    single = q.ndim == 3
+    q4, k4, v4 = (a[None] if single and a.ndim == 3 else a for a in (q, k, v))
+    batch, q_len = q4.shape[:2]
+    kv_len = k4.shape[1]
+    expected = {
+        "q": (batch, q_len, HEADS, flash_forward.HEAD_DIM),
+        "k": (batch, kv_len, KV_HEADS, flash_forward.HEAD_DIM),
+        "v": (batch, kv_len, KV_HEADS, flash_forward.VALUE_DIM),
+    }
+    for name, array in {"q": q4, "k": k4, "v": v4}.items():
+        if array.shape != expected[name]:
+            raise ValueError(f"{name} must have shape {expected[name]}, not {array.shape}")
+    shape = (batch, q_len, HEADS, flash_forward.VALUE_DIM)
+    result = np.empty(shape, DTYPE) if out is None else out[None] if single else out
+    if result.shape != shape or result.dtype != DTYPE or not result.flags.writeable:
+        raise ValueError(f"out must be a writable {DTYPE} array of shape {shape[single:]}")
+    lse = np.empty((batch, HEADS, q_len), ELEMENT) if return_lse else None
+    attend(q4, k4, v4, result, lse)
+    result = result[0] if single else result
+    if not return_lse:
+        return result
+    return result, lse[0] if single else lse
+
+
+def layer(x, context, weights, out, lse=None, sink=None, workers=None):
+    """Write the layer's result for `x`, attending to `context`, to `out`.
+
+    Args:
+        x, context: (batch, q_len, D_MODEL) and (batch, kv_len, D_MODEL), of any strides.
+        weights: has q, k, v and o as `pack_weight` makes them, and q_bias, k_bias, v_bias and
+            o_bias, each an array or None.
+        out: (batch, q_len, D_MODEL), of any strides; it does not overlap the inputs.
+        lse, sink, workers: as for `attend`.
+    """
+    q = _project_heads(x, weights.q, weights.q_bias, HEADS, flash_forward.HEAD_DIM, workers)
+    k = _project_heads(
+        context, weights.k, weights.k_bias, KV_HEADS, flash_forward.HEAD_DIM, workers
+    )
+    v = _project_heads(
+        context, weights.v, weights.v_bias, KV_HEADS, flash_forward.VALUE_DIM, workers
+    )
+    heads = np.empty((*q.shape[:3], flash_forward.VALUE_DIM), DTYPE)
+    attend(q, k, v, heads, lse, sink, workers=workers)
+    _project_rows(heads.reshape(*q.shape[:2], -1), weights.o, weights.o_bias, out, workers)
+
+
+def _project_heads(x, packed, bias, heads, width, workers):
+    """x · w + bias in the layout that the attention reads: (batch, length, heads, width)."""
+    result = np.empty((*x.shape[:2], heads * width), DTYPE)
+    _project_rows(x, packed, bias, result, workers)
+    return result.reshape(*x.shape[:2], heads, width)
+
+
+def _project_rows(x, packed, bias, out, workers):
+    """Write x · w + bias to `out`, for all batches at once if they lie in memory as one."""
+    rows = x.shape[0] * x.shape[1]
+    if all(a.shape[0] == 1 or a.strides[0] == a.shape[1] * a.strides[1] for a in (x, out)):
+        x, out = (
+            np.lib.stride_tricks.as_strided(a, (1, rows, a.shape[2]), a.strides) for a in (x, out)
+        )
+    for a, c in zip(x, out, strict=True):
+        project(a, packed, bias, c, workers)

@@ -1,0 +1,57 @@
+"""Golden texts: the whole package of the reference spec, header and kernels of every other.
+
+They are for a machine described by hand (``attngen.targets.AVX512``), so every machine agrees.
+``pytest tests/repo --update-golden`` writes them anew; read the difference before committing it.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+import pytest
+from repo.generated import GOLDEN, SPECS, package, stages
+
+from attngen.ir.printer import kernel_text
+
+ISA = "avx512"
+REFERENCE = "mha_4096"
+
+
+def golden_texts() -> dict[str, str]:
+    """Path below tests/golden -> text."""
+    texts = {f"{REFERENCE}/{file.path}": file.text for file in package(REFERENCE, ISA).files}
+    for spec in SPECS:
+        header = next(f.text for f in package(spec, ISA).files if f.path == "__init__.py")
+        kernels = kernel_text(stages(spec, ISA).kernel)
+        texts[f"{spec}.txt"] = f"{header}\n{'-' * 100}\n\n{kernels.rstrip()}\n"
+    return texts
+
+
+TEXTS = sorted(golden_texts())
+
+
+def test_nothing_is_left_over(update_golden: bool) -> None:
+    found = {
+        path.relative_to(GOLDEN).as_posix(): path for path in GOLDEN.rglob("*") if path.is_file()
+    }
+    stale = sorted(set(found) - set(TEXTS))
+    if update_golden:
+        for name in stale:
+            found[name].unlink()
+    else:
+        assert not stale, "nothing generates these any more"
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_golden(name: str, update_golden: bool) -> None:
+    path, text = GOLDEN / name, golden_texts()[name]
+    if update_golden:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
+    kept = path.read_text("utf-8") if path.exists() else ""
+    difference = difflib.unified_diff(
+        kept.splitlines(), text.splitlines(), f"golden/{name}", "generated now", lineterm="", n=1
+    )
+    assert kept == text, "\n".join(
+        ["after reading the difference: pytest tests/repo --update-golden", *list(difference)[:80]]
+    )

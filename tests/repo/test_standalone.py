@@ -1,0 +1,109 @@
+"""``-o DIR`` writes a package that works where attngen is not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attngen.driver import compile_spec, run_stages, write_package
+from attngen.reference import reference_attention
+
+pytestmark = [pytest.mark.numba, pytest.mark.slow]
+
+# Runs in a process that can import neither attngen nor anything beside it.
+CORE = """
+    import sys
+
+    class Refuse:
+        def find_spec(self, name, path=None, target=None):
+            if name.partition(".")[0] == "attngen":
+                raise ImportError(f"{name} is not on this machine")
+
+    sys.meta_path.insert(0, Refuse())
+    sys.path.insert(0, sys.argv[1])
+    import numpy as np
+    import standalone
+
+    data = np.load("data.npz")
+"""
+
+
+def run(script: str, packages: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-I", "-W", "error", "-c", textwrap.dedent(script), str(packages)],
+        cwd=packages,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_core(tmp_path: Path) -> None:
+    spec = {"name": "standalone", "heads": 4, "kv_heads": 2, "head_dim": 24, "value_dim": 20}
+    spec |= {"causal": True, "window": {"left": 9}, "softcap": 5.0}
+    write_package(spec, tmp_path)
+    rng = np.random.default_rng(1)
+    q, k, v = (
+        rng.standard_normal((n, h, d), dtype="float32")
+        for n, h, d in ((33, 4, 24), (41, 2, 24), (41, 2, 20))
+    )
+    out, lse = reference_attention(run_stages(spec).ir, q[None], k[None], v[None])
+    np.savez(tmp_path / "data.npz", q=q, k=k, v=v, out=out[0], lse=lse[0])
+    run(
+        CORE
+        + """
+    q, k, v = data["q"], data["k"], data["v"]
+    for rows in (33, 1):
+        out, lse = standalone.attention(q[-rows:], k, v, return_lse=True)
+        np.testing.assert_allclose(out, data["out"][-rows:], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(lse, data["lse"][:, -rows:], rtol=1e-4, atol=1e-5)
+    assert not any(name.partition(".")[0] == "attngen" for name in sys.modules)
+    """,
+        tmp_path,
+    )
+
+
+def test_a_layer(tmp_path: Path) -> None:
+    import attngen
+    from attngen.cache import Cache
+
+    spec = {"name": "standalone", "d_model": 48, "heads": 4, "kv_heads": 2, "causal": True}
+    write_package(spec, tmp_path)
+    rng = np.random.default_rng(2)
+    attention = compile_spec(spec, cache=Cache(tmp_path / "cache"))
+    weights = attngen.Weights.random(attention.spec, rng)
+    x = rng.standard_normal((2, 37, 48), dtype="float32")
+    arrays = {name: getattr(weights, name) for name in "qkvo"}
+    np.savez(tmp_path / "data.npz", x=x, want=attention.bind(weights)(x), **arrays)
+    run(
+        CORE
+        + """
+    from types import SimpleNamespace
+
+    packed = {name: standalone.pack_weight(data[name]) for name in "qkvo"}
+    biases = {f"{name}_bias": None for name in "qkvo"}
+    x = data["x"]
+    out = np.empty_like(x)
+    standalone.layer(x, x, SimpleNamespace(**packed, **biases), out)
+    assert np.array_equal(out, data["want"])
+    """,
+        tmp_path,
+    )
+
+
+def test_writing_twice_touches_nothing(tmp_path: Path) -> None:
+    home = write_package("gqa", tmp_path)
+    other = home / "mine.py"
+    other.write_text("x = 1\n")
+    (home / "simd.py").write_text("damaged")
+    before = {path: path.stat().st_mtime_ns for path in home.iterdir()}
+    assert write_package("gqa", tmp_path) == home
+    after = {path: path.stat().st_mtime_ns for path in home.iterdir()}
+    assert {path.name for path in before if before[path] != after[path]} <= {"simd.py"}
+    assert "damaged" not in (home / "simd.py").read_text("utf-8")
