@@ -24,7 +24,7 @@ from attngen.lowering import padded_row, round_up, value_stride, workspace_eleme
 from attngen.render import render
 
 TEMPLATE = "numba_cpu/flash_forward.py.jinja"
-_OPERATIONS = """fetch_add v_add v_div v_eq v_weight v_fma v_load v_max v_mul v_select v_splat
+_OPERATIONS = """fetch_add prefetch v_add v_div v_eq v_weight v_fma v_load v_max v_mul v_select v_splat
     v_splat_load v_store v_sub v_sum v_transpose v_zero"""
 
 
