@@ -12,6 +12,7 @@ from typing import assert_never
 from attngen.backends.numba_cpu.flash import flash_file
 from attngen.backends.numba_cpu.header import header_file
 from attngen.backends.numba_cpu.projection import projection_file
+from attngen.backends.numba_cpu.side_inputs import inputs_files
 from attngen.backends.numba_cpu.simd import simd_file
 from attngen.backends.numba_cpu.split import split_file
 from attngen.backends.numba_cpu.workers import sequences_file, workers_file
@@ -20,6 +21,7 @@ from attngen.ir.kernel import (
     FlashForward,
     Kernel,
     KernelIR,
+    MaskPlan,
     Projection,
     SourceFile,
     SourcePackage,
@@ -38,6 +40,7 @@ class EntryContext:
     heads: int
     kv_heads: int
     sink: bool
+    inputs: tuple[str, ...]
     layer: bool
     d_model: int
     generated_projection: bool
@@ -51,6 +54,7 @@ def emit(kernel: KernelIR, schedule: CpuSchedule, target: CpuTarget) -> SourcePa
         heads=ir.heads,
         kv_heads=ir.kv_heads,
         sink=ir.sink,
+        inputs=tuple(side.name for side in ir.inputs),
         layer=ir.scope == "layer",
         d_model=ir.d_model or 0,
         generated_projection=schedule.projection.value == "generated",
@@ -58,6 +62,7 @@ def emit(kernel: KernelIR, schedule: CpuSchedule, target: CpuTarget) -> SourcePa
     files = (
         header_file(kernel, schedule, target),
         SourceFile("entry.py", render("numba_cpu/entry.py.jinja", entry)),
+        *inputs_files(ir, _mask(kernel)),
         *(_kernel_file(ir, part) for part in kernel.kernels),
         simd_file(ir.dtype, lanes, target.isa if lanes > 1 else "scalar"),
         sequences_file(),
@@ -76,3 +81,8 @@ def _kernel_file(ir: AttentionIR, kernel: Kernel) -> SourceFile:
             return projection_file(kernel)
         case _:
             assert_never(kernel)
+
+
+def _mask(kernel: KernelIR) -> MaskPlan | None:
+    """The mask of the attention kernels; they all have the same."""
+    return next(part.mask for part in kernel.kernels if not isinstance(part, Projection))

@@ -9,14 +9,21 @@ from attngen.backends.numba_cpu.sections import (
     LOG2E,
     PlacedBuffer,
     Section,
-    assignments,
     interval_code,
+    needed,
     offsets,
     place,
+    read_by,
     section,
     simd_names,
+    workers_names,
 )
-from attngen.backends.numba_cpu.side_inputs import SEQUENCE, SideInputs, is_closed, side_inputs
+from attngen.backends.numba_cpu.side_inputs import (
+    SEQUENCE,
+    bound_assignments,
+    definitions,
+    is_closed,
+)
 from attngen.ir.attention import AttentionIR
 from attngen.ir.expr import DOT, Expr
 from attngen.ir.kernel import FlashForward, SourceFile
@@ -24,7 +31,8 @@ from attngen.lowering import padded_row, round_up, value_stride, workspace_eleme
 from attngen.render import render
 
 TEMPLATE = "numba_cpu/flash_forward.py.jinja"
-_OPERATIONS = """fetch_add prefetch v_add v_div v_eq v_weight v_fma v_load v_max v_mul v_select v_splat
+_OPERATIONS = """fetch_add prefetch v_add v_div v_eq v_weight v_fma v_load v_max v_mul
+    v_select v_splat
     v_splat_load v_store v_sub v_sum v_transpose v_zero"""
 
 
@@ -56,12 +64,15 @@ class FlashContext:
     key_last: str
     always: str
     possible: str
-    block_lines: tuple[str, ...]
+    range_lines: tuple[str, ...]
     key_lines: tuple[str, ...]
+    test_lines: tuple[str, ...]
     panel_lines: tuple[str, ...]
     block_test: bool
+    uses_bounds: bool
     side_names: tuple[str, ...]
     input_lines: tuple[str, ...]
+    workers_names: tuple[str, ...]
     score: Section | None
     mask: Section | None
     sink: bool
@@ -83,8 +94,10 @@ def flash_context(ir: AttentionIR, kernel: FlashForward) -> FlashContext:
     """Everything the template prints."""
     lanes, tile = kernel.lanes, kernel.tile_scalars
     forms = interval_code(kernel.mask)
-    side = side_inputs(ir, 9)
-    score, mask = _sections(ir, kernel, side)
+    inputs = definitions(ir, kernel.mask, 9)
+    score, mask = _sections(ir, kernel, tuple(inputs))
+    sections = tuple(s.reads for s in (score, mask) if s)
+    q_bounds = bound_assignments(kernel.mask, "q")
     block_rows = {
         "q_first": "first_row // GROUP + offset",
         "q_last": "(first_row + rows - 1) // GROUP + offset",
@@ -93,6 +106,20 @@ def flash_context(ir: AttentionIR, kernel: FlashForward) -> FlashContext:
         "q_first": "(first_row + panel) // GROUP + offset",
         "q_last": "(first_row + min(panel + PANEL, rows) - 1) // GROUP + offset",
     }
+    keys = {"k_last": "k_first + keys - 1", **bound_assignments(kernel.mask, "k")}
+    block_test = kernel.mask is not None and not is_closed(kernel.mask)
+    range_lines = needed(block_rows, forms["key_first"], forms["key_last"])
+    key_lines = needed(keys, forms["always"], forms["possible"])
+    test_lines = needed({**block_rows, **q_bounds}, forms["possible"]) if block_test else ()
+    panel_lines = needed({**panel_rows, **q_bounds}, *forms.values())
+    names = read_by(
+        tuple(n for n in inputs if n not in ("sink", "sizes")),
+        *sections,
+        *key_lines,
+        *test_lines,
+        *panel_lines,
+    )
+    input_lines = needed(inputs, *names, *["sink"] * ir.sink)
     return FlashContext(
         summary=f"Attention of {ir.name}: prefill, many query rows at a time.",
         head_dim=kernel.head_dim,
@@ -115,12 +142,15 @@ def flash_context(ir: AttentionIR, kernel: FlashForward) -> FlashContext:
         simd_names=simd_names(_OPERATIONS + " v_ne" * bool(kernel.mask), score, mask),
         masked=kernel.mask is not None,
         **forms,
-        block_lines=assignments(block_rows, forms["key_first"], forms["key_last"]),
-        key_lines=assignments({"k_last": "k_first + keys - 1"}, forms["always"], forms["possible"]),
-        panel_lines=assignments(panel_rows, *forms.values()),
-        block_test=kernel.mask is not None and not is_closed(kernel.mask),
-        side_names=side.names,
-        input_lines=side.lines,
+        range_lines=range_lines,
+        key_lines=key_lines,
+        test_lines=test_lines,
+        panel_lines=panel_lines,
+        block_test=block_test,
+        uses_bounds=bool(kernel.mask and kernel.mask.data_bounds),
+        side_names=names,
+        input_lines=input_lines,
+        workers_names=workers_names(input_lines),
         score=score,
         mask=mask,
         sink=kernel.sink,
@@ -135,12 +165,12 @@ def flash_context(ir: AttentionIR, kernel: FlashForward) -> FlashContext:
 
 
 def _sections(
-    ir: AttentionIR, kernel: FlashForward, side: SideInputs
+    ir: AttentionIR, kernel: FlashForward, inputs: tuple[str, ...]
 ) -> tuple[Section | None, Section | None]:
     """The score's section and the mask's, which makes scores as well."""
     outer = {"q": "v_load(positions, panel + lane)"}
     vectors = {"q", "dot"}
-    parameters = ("positions", "heads", "panel", "k_first", *SEQUENCE, *side.names)
+    parameters = ("positions", "heads", "panel", "k_first", *SEQUENCE, *inputs)
     if ir.group > 1:
         outer["h"] = "v_load(heads, panel + lane)"
         vectors.add("h")

@@ -84,9 +84,18 @@ def section(
 
 
 def read_by(names: tuple[str, ...], *texts: str) -> tuple[str, ...]:
-    """Those of `names` that a word of `texts` is."""
+    """Those of `names` (or of comma-separated groups of names) that a word of `texts` is."""
     words = set(re.findall(r"\w+", " ".join(texts)))
-    return tuple(name for name in names if name in words)
+    return tuple(name for name in names if words & set(name.split(", ")))
+
+
+def needed(definitions: dict[str, str], *readers: str) -> tuple[str, ...]:
+    """As `assignments`, and with those that the code of needed ones reads."""
+    lines = assignments(definitions, *readers)
+    while not set(lines) <= set(readers):
+        readers = (*readers, *lines)
+        lines = assignments(definitions, *readers)
+    return lines
 
 
 def interval_code(mask: MaskPlan | None) -> dict[str, str]:
@@ -104,3 +113,10 @@ def simd_names(base: str, *sections: Section | None) -> tuple[str, ...]:
     """The vector operations to import: those in `base` (words), and those that sections call."""
     lines = tuple(line for s in sections if s for line in (*s.row, *s.key))
     return tuple(sorted(set(base.split()) | operations(lines)))
+
+
+def workers_names(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """What to import from ``workers.py``: what every kernel uses, and the readers in `lines`."""
+    always = {"WorkspacePool", "array_at", "describe", "integers_at", "run_workers"}
+    readers = read_by(("floats_at", "truths_at"), *lines)
+    return tuple(sorted(always | set(readers), key=lambda name: (name.lower() == name, name)))

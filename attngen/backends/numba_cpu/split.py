@@ -11,12 +11,15 @@ from attngen.backends.numba_cpu.sections import (
     Section,
     assignments,
     interval_code,
+    needed,
     offsets,
     place,
+    read_by,
     section,
     simd_names,
+    workers_names,
 )
-from attngen.backends.numba_cpu.side_inputs import SEQUENCE, SideInputs, side_inputs
+from attngen.backends.numba_cpu.side_inputs import SEQUENCE, definitions
 from attngen.ir.attention import AttentionIR
 from attngen.ir.expr import DOT, Expr
 from attngen.ir.kernel import SourceFile, SplitKV
@@ -56,6 +59,7 @@ class SplitContext:
     row_lines: tuple[str, ...]
     side_names: tuple[str, ...]
     input_lines: tuple[str, ...]
+    workers_names: tuple[str, ...]
     score: Section | None
     mask: Section | None
     sink: bool
@@ -78,8 +82,11 @@ def split_context(ir: AttentionIR, kernel: SplitKV) -> SplitContext:
     del forms["possible"]  # a split outside the range of the keys has no keys
     if kernel.mask and kernel.mask.data_bounds:
         forms["always"] = "False"  # few rows are masked faster than their data is looked up
-    side = side_inputs(ir, 10)
-    score, mask = _sections(kernel, side)
+    inputs = definitions(ir, kernel.mask, 10)
+    score, mask = _sections(kernel, tuple(inputs))
+    reads = tuple(s.reads for s in (score, mask) if s)
+    names = read_by(tuple(n for n in inputs if n not in ("sink", "sizes")), *reads)
+    input_lines = needed(inputs, *names, *["sink"] * ir.sink)
     rows = {"q": "row // GROUP + offset", "h": "kv_h * GROUP + row % GROUP"}
     positions = {"q_first": "offset", "q_last": "offset + q_len - 1"}
     return SplitContext(
@@ -102,9 +109,10 @@ def split_context(ir: AttentionIR, kernel: SplitKV) -> SplitContext:
         **forms,
         block_lines=assignments(positions, forms["always"]),
         range_lines=assignments(positions, forms["key_first"], forms["key_last"]),
-        row_lines=assignments(rows, *(s.reads for s in (score, mask) if s)),
-        side_names=side.names,
-        input_lines=side.lines,
+        row_lines=assignments(rows, *reads),
+        side_names=names,
+        input_lines=input_lines,
+        workers_names=workers_names(input_lines),
         key_lines=assignments({"k_first": "first", "k_last": "last - 1"}, forms["always"]),
         score=score,
         mask=mask,
@@ -117,9 +125,9 @@ def split_context(ir: AttentionIR, kernel: SplitKV) -> SplitContext:
     )
 
 
-def _sections(kernel: SplitKV, side: SideInputs) -> tuple[Section | None, Section | None]:
+def _sections(kernel: SplitKV, inputs: tuple[str, ...]) -> tuple[Section | None, Section | None]:
     """The score's section and the mask's, which makes scores as well."""
-    parameters = ("q", "h", "first", *SEQUENCE, *side.names)
+    parameters = ("q", "h", "first", *SEQUENCE, *inputs)
 
     def make(results: dict[str, Expr]) -> Section:
         inner = {"k": "v_iota(first + lane)"}

@@ -54,7 +54,8 @@ def attend(q, k, v, out, lse=None, sink=None, table=None, workers=None):
     if int((table[:, 2] * table[:, 4]).sum()) * q.shape[2] * width <= SERIAL_WORK:
         workers = 1
     kernel = split_kv if split_kv.can_take(k, v, table) else flash_forward
-    kernel.forward(q, k, v, out, _NOT_WANTED if lse is None else lse, sink, table, workers)
+    lse = _NOT_WANTED if lse is None else lse
+    kernel.forward(q, k, v, out, lse, sink, table, workers)
 
 
 def attention(q, k, v, *, out=None, return_lse=False):

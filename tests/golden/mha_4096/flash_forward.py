@@ -43,7 +43,13 @@ from .simd import (
     v_weight,
     v_zero,
 )
-from .workers import WorkspacePool, array_at, describe, integers_at, run_workers
+from .workers import (
+    WorkspacePool,
+    array_at,
+    describe,
+    integers_at,
+    run_workers,
+)
 
 HEAD_DIM = 128
 VALUE_DIM = 128
@@ -488,14 +494,15 @@ def attend_block(
     positions,
     heads,
     sequence,
+    b,
     kv_h,
     first_row,
     rows,
 ):
     """One task: rows first_row … of a kv head against all the keys they may see."""
-    b, q_start, q_len, k_start, kv_len = sequence
+    batch, q_start, q_len, k_start, kv_len = sequence
     offset = kv_len - q_len  # position of query 0
-    load_queries(q, work, positions, heads, b, q_start, kv_h, first_row, rows, offset)
+    load_queries(q, work, positions, heads, batch, q_start, kv_h, first_row, rows, offset)
     panels_end = (rows + PANEL - 1) // PANEL * PANEL
     for at in range(panels_end):
         work[ROW_MAX + at] = NEG_INF
@@ -510,7 +517,7 @@ def attend_block(
     for k_first in range(first_key, end_key, BLOCK_KV):
         keys = min(BLOCK_KV, end_key - k_first)
         k_last = k_first + keys - 1
-        finite = load_keys(k, v, work, b, k_start + k_first, kv_h, keys)
+        finite = load_keys(k, v, work, batch, k_start + k_first, kv_h, keys)
         fetched = False  # the next block is fetched while the first panel is computed
         for panel in range(0, rows, PANEL):
             first = 0
@@ -524,7 +531,7 @@ def attend_block(
             for key in range(first, last, TILE):
                 score_tile(work, KEYS + key * KEY_STRIDE, query, SCORES + key * PANEL)
                 if not fetched:
-                    prefetch_rows(k, v, b, k_start + k_first + BLOCK_KV + key, kv_h)
+                    prefetch_rows(k, v, batch, k_start + k_first + BLOCK_KV + key, kv_h)
             fetched = True
             full = k_last <= q_first
             if not full:
@@ -536,7 +543,7 @@ def attend_block(
                 continue
             for d in range(0, VALUE_DIM, TILE):
                 output_tile(work, VALUES + d, SCORES, first, last, outputs + d * PANEL)
-    store_outputs(out, lse, work, heads, b, q_start, first_row, rows)
+    store_outputs(out, lse, work, heads, batch, q_start, first_row, rows)
 
 
 @njit(cache=True, **OPTIONS)
@@ -580,6 +587,7 @@ def worker(arguments, index):
             rows_of[:BLOCK_Q],
             rows_of[BLOCK_Q:],
             sequence,
+            number,
             kv_h,
             first_row,
             min(block_q, rows - first_row),

@@ -31,7 +31,13 @@ from .simd import (
     v_weight,
     v_zero,
 )
-from .workers import WorkspacePool, array_at, describe, integers_at, run_workers
+from .workers import (
+    WorkspacePool,
+    array_at,
+    describe,
+    integers_at,
+    run_workers,
+)
 
 HEAD_DIM = 128
 VALUE_DIM = 128
@@ -185,16 +191,17 @@ def attend_split(
     partial,
     at,
     sequence,
+    b,
     kv_h,
     first,
     last,
 ):
     """One task: all rows of a kv head against keys first … last - 1, into partial[at:]."""
-    b, q_start, q_len, k_start, kv_len = sequence
+    batch, q_start, q_len, k_start, kv_len = sequence
     rows = q_len * GROUP
     keys = last - first
-    load_queries(q, work, b, q_start, kv_h, rows)
-    score_keys(k, work, b, k_start + first, kv_h, keys, rows)
+    load_queries(q, work, batch, q_start, kv_h, rows)
+    score_keys(k, work, batch, k_start + first, kv_h, keys, rows)
     offset = kv_len - q_len  # position of query 0
     q_first = offset
     k_last = last - 1
@@ -204,7 +211,7 @@ def attend_split(
         if not full:
             mask_row(work, row, keys, q, first)
         softmax_row(work, row, keys, partial, at + row * OUTPUT_STRIDE)
-    weigh_values(v, work, partial, at, b, k_start + first, kv_h, keys, rows)
+    weigh_values(v, work, partial, at, batch, k_start + first, kv_h, keys, rows)
 
 
 @njit(**INNER)
@@ -246,7 +253,7 @@ def worker(arguments, index):
         if task >= tasks:
             break
         sequence, number, task = find_sequence(sequences, task)
-        b, q_start, q_len, _, kv_len = sequence
+        batch, q_start, q_len, _, kv_len = sequence
         splits = max(1, (kv_len + SPLIT - 1) // SPLIT)  # of the whole sequence, seen or not
         kv_h, split = divmod(task, splits)
         first_key, end_key = key_range(q_len, kv_len)
@@ -262,12 +269,13 @@ def worker(arguments, index):
             partial,
             start + split * step,
             sequence,
+            number,
             kv_h,
             first,
             last,
         )
         if fetch_add(counters, 1 + number * kv_heads + kv_h, 1) == splits - 1:
-            merge(out, lse, partial, start, splits, b, q_start, kv_h, q_len * GROUP)
+            merge(out, lse, partial, start, splits, batch, q_start, kv_h, q_len * GROUP)
 
 
 def can_take(k, v, table):

@@ -125,6 +125,28 @@ def array_at(typing, arguments, number, ndim):
 
 
 @intrinsic
+def truths_at(typing, arguments, number):
+    """The one-dimensional array of truth values with this number among the arguments."""
+    array_type = types.Array(types.boolean, 1, "C")
+
+    def code(context, builder, signature, args):
+        return _array(context, builder, array_type, *args)
+
+    return array_type(types.int64, types.int64), code
+
+
+@intrinsic
+def floats_at(typing, arguments, number):
+    """The one-dimensional contiguous array of floats with this number among the arguments."""
+    array_type = types.Array(from_dtype(np.dtype(ELEMENT)), 1, "C")
+
+    def code(context, builder, signature, args):
+        return _array(context, builder, array_type, *args)
+
+    return array_type(types.int64, types.int64), code
+
+
+@intrinsic
 def integers_at(typing, arguments, number):
     """The one-dimensional int64 array with this number among the arguments."""
     array_type = types.Array(types.int64, 1, "C")
