@@ -76,6 +76,11 @@ def lattice(expr: Expr) -> Lattice:
             return Affine((), int(value))
         case Unary(op="neg", operand=operand):
             return scale(lattice(operand), -1)
+        case Unary(op="abs", operand=operand):
+            inner = lattice(operand)
+            if 2 * _cases(inner) > MAX_CASES:
+                return Affine(((expr, 1),), 0)
+            return Extremum("max", (inner, scale(inner, -1)))
         case Binary(op="add", left=left, right=right):
             return _sum_or_term(expr, lattice(left), lattice(right))
         case Binary(op="sub", left=left, right=right):

@@ -1,17 +1,35 @@
 """Spec to AttentionIR: every default filled in, and every key an expression or a size.
 
 Input: a checked Spec. Output: AttentionIR in base ``e`` with ``query_scale`` 1: the score is
-``softcap(scale * dot)`` and the mask the conjunction of causal and window. Each expression says in
-its origin which key of the spec it comes from.
+``softcap(score(scale * dot)) + bias`` and the mask the conjunction of all that limits attention.
+Each expression says in its origin which key of the spec it comes from.
 """
 
 from __future__ import annotations
 
 import math
 
-from attngen.ir.attention import AttentionIR
-from attngen.ir.expr import DOT, TRUE, Binary, Const, Expr, K, Q, Unary, conjunction
+from attngen.ir.attention import AttentionIR, SideInput
+from attngen.ir.expr import (
+    DOT,
+    TRUE,
+    Binary,
+    Const,
+    Expr,
+    K,
+    Load,
+    Q,
+    Unary,
+    Var,
+    children,
+    conjunction,
+    disjunction,
+    with_children,
+)
+from attngen.spec.alibi import alibi_slopes
 from attngen.spec.model import Spec
+
+ALIBI_SLOPES = "alibi_slopes"
 
 
 def elaborate(spec: Spec) -> AttentionIR:
@@ -32,18 +50,40 @@ def elaborate(spec: Spec) -> AttentionIR:
         base="e",
         outputs=spec.outputs,
         description=spec.description,
+        inputs=inputs_of(spec),
     )
 
 
+def inputs_of(spec: Spec) -> tuple[SideInput, ...]:
+    """The side inputs that are declared, and the tables that other keys bring."""
+    if spec.bias is None:
+        return spec.inputs
+    slopes = alibi_slopes(spec.heads)
+    return (*spec.inputs, SideInput(ALIBI_SLOPES, ("heads",), "float", slopes, "bias"))
+
+
 def score_of(spec: Spec) -> Expr:
-    """``scale * dot``, and ``cap * tanh(that / cap)`` where there is a softcap."""
+    """The scaled product after `score`, `softcap` and `bias`, in this order."""
     scale = 1.0 / math.sqrt(spec.head_dim) if spec.scale is None else spec.scale
     score: Expr = Binary("mul", DOT, Const(scale, "scale"), "scale")
+    if spec.score is not None:
+        score = _with_dot(spec.score, score)
     if spec.softcap is not None:
         cap = Const(spec.softcap, "softcap")
         inner = Unary("tanh", Binary("div", score, cap, "softcap"), "softcap")
         score = Binary("mul", cap, inner, "softcap")
+    if spec.bias is not None:
+        slope = Load(ALIBI_SLOPES, (Var("h", "bias"),), "bias")
+        bias = Binary("mul", slope, Binary("sub", K, Q, "bias"), "bias")
+        score = Binary("add", score, bias, "bias")
     return score
+
+
+def _with_dot(expr: Expr, dot: Expr) -> Expr:
+    """`expr` with `dot` in place of the variable of that name."""
+    if expr == DOT:
+        return dot
+    return with_children(expr, tuple(_with_dot(child, dot) for child in children(expr)))
 
 
 def mask_of(spec: Spec) -> Expr:
@@ -51,12 +91,33 @@ def mask_of(spec: Spec) -> Expr:
     mask: Expr = TRUE
     if spec.causal != "none":
         mask = Binary("le", K, Q, "causal")
-    if spec.window is None:
-        return mask
-    for name, side, distance in (
-        ("window.left", spec.window.left, Binary("sub", Q, K, "window.left")),
-        ("window.right", spec.window.right, Binary("sub", K, Q, "window.right")),
-    ):
-        if side >= 0:
-            mask = conjunction(mask, Binary("le", distance, Const(side, name), name))
-    return mask
+        if spec.prefix:
+            mask = disjunction(mask, Binary("lt", K, Const(spec.prefix, "prefix"), "prefix"))
+    near = _neighbourhood(spec)
+    if near != TRUE and spec.global_tokens:
+        count = Const(spec.global_tokens, "global_tokens")
+        for position in (K, Q):
+            near = disjunction(near, Binary("lt", position, count, "global_tokens"))
+    mask = conjunction(mask, near)
+    return mask if spec.mask is None else conjunction(mask, spec.mask)
+
+
+def _neighbourhood(spec: Spec) -> Expr:
+    """What window, chunk and dilation leave of a query's surroundings."""
+    near: Expr = TRUE
+    if spec.window is not None:
+        for name, side, distance in (
+            ("window.left", spec.window.left, Binary("sub", Q, K, "window.left")),
+            ("window.right", spec.window.right, Binary("sub", K, Q, "window.right")),
+        ):
+            if side >= 0:
+                near = conjunction(near, Binary("le", distance, Const(side, name), name))
+    if spec.chunk is not None:
+        size = Const(spec.chunk, "chunk")
+        own, other = (Binary("floordiv", position, size, "chunk") for position in (Q, K))
+        near = conjunction(near, Binary("eq", own, other, "chunk"))
+    if spec.dilation > 1:
+        step = Const(spec.dilation, "dilation")
+        rest = Binary("mod", Binary("sub", Q, K, "dilation"), step, "dilation")
+        near = conjunction(near, Binary("eq", rest, Const(0, "dilation"), "dilation"))
+    return near

@@ -6,92 +6,28 @@ Rules that relate two keys (``kv_heads`` divides ``heads``) are in :mod:`attngen
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TypeAlias, get_args, get_type_hints
+from dataclasses import fields
+from typing import get_args, get_type_hints
 
 from attngen.dtypes import DTYPES
+from attngen.ir.attention import SIZES
 from attngen.ir.schedule import CpuSchedule
-
-SIZE_MAX = 2**31 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Integer:
-    """A whole number from `minimum` to `maximum`."""
-
-    minimum: int
-    maximum: int = SIZE_MAX
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A finite number, greater than `above` where that is given."""
-
-    above: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """``true`` or ``false``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A text; `pattern` is a regular expression for all of it, and `expected` its name."""
-
-    expected: str = "a text"
-    pattern: str = ""
-    nonempty: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One of a few words or truth values; `later` are words that a coming version takes."""
-
-    options: tuple[bool | str, ...]
-    later: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """A list of distinct words, `required` among them."""
-
-    options: tuple[str, ...]
-    required: str
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A mapping with the keys of `fields`; `later` are keys that a coming version takes."""
-
-    fields: tuple[Field, ...]
-    later: tuple[str, ...] = ()
-    nonempty: bool = False
-
-    def field(self, name: str) -> Field | None:
-        """The field of that name."""
-        return next((f for f in self.fields if f.name == name), None)
-
-
-Kind: TypeAlias = Integer | Number | Flag | Text | Choice | Words | Section
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One key.
-
-    Attributes:
-        doc: its meaning, in one or two sentences; shown by editors.
-        default: what holds where the key is absent, in words.
-        hint: what to do about a value of the wrong kind or range, where that is not obvious.
-    """
-
-    name: str
-    kind: Kind
-    doc: str
-    default: str = ""
-    hint: str = ""
-
+from attngen.spec.field_kinds import (
+    IDENTIFIER,
+    AnyNumber,
+    Choice,
+    Expression,
+    Field,
+    Flag,
+    Integer,
+    Kind,
+    Named,
+    Number,
+    Section,
+    Shape,
+    Text,
+    Words,
+)
 
 _SCHEDULE_DOCS: dict[str, str] = {
     "lanes": "Elements in one vector; 1 means plain scalars.",
@@ -131,11 +67,15 @@ _SIZE = Integer(1)
 _SIDE = Integer(-1)
 _WINDOW_HINT = "write it as window: {left: 255, right: 0}, counts of neighbours with -1 for open"
 
+_MASK_HINT = "such as mask: k <= q and q - k < 512"
+_SCORE_HINT = "such as score: score + 0.5 * (k - q)"
+_INPUTS_HINT = "such as {doc: {shape: [batch, kv_len], dtype: int}}"
+
 SPEC = Section(
     (
         Field(
             "name",
-            Text("a Python identifier", r"[A-Za-z_][A-Za-z0-9_]{0,63}", nonempty=True),
+            Text("a Python identifier", IDENTIFIER, nonempty=True),
             "What the generated package is called: an ASCII Python identifier. "
             "A spec does not inherit it.",
             "the file's name without .yaml",
@@ -210,6 +150,99 @@ SPEC = Section(
             "false",
         ),
         Field(
+            "score",
+            Expression(),
+            "What becomes of a score, after the scale and before the softcap: an expression over "
+            "score, b, h, kv_h, q, k, q_len, kv_len, parameters and side inputs.",
+            "score",
+            hint=_SCORE_HINT,
+        ),
+        Field(
+            "bias",
+            Choice(("alibi",), later=("t5",)),
+            "What is added to a score after the softcap. alibi: slope[h] * (k - q) with the slopes "
+            "of Press et al. (2022) for any number of heads.",
+            "nothing",
+        ),
+        Field(
+            "mask",
+            Expression(),
+            "Which pairs attend, beside causal and window: a truth value over the positions q and "
+            "k and b, h, kv_h, q_len, kv_len, parameters and side inputs.",
+            "all",
+            hint=_MASK_HINT,
+        ),
+        Field(
+            "prefix",
+            Integer(0),
+            "Keys at the start that every query sees, as in a prefix language model; the others "
+            "are causal.",
+            "none",
+        ),
+        Field(
+            "chunk",
+            _SIZE,
+            "Queries see the keys of their own chunk of so many positions alone, as in Llama 4.",
+            "one chunk",
+        ),
+        Field(
+            "dilation",
+            _SIZE,
+            "Queries see only keys whose distance is a multiple of this.",
+            "1, every key",
+        ),
+        Field(
+            "global_tokens",
+            Integer(0),
+            "Positions at the start that see all and are seen by all, whatever window, chunk and "
+            "dilation say, as in Longformer.",
+            "none",
+        ),
+        Field(
+            "inputs",
+            Named(
+                Field(
+                    "input",
+                    Section(
+                        (
+                            Field(
+                                "shape",
+                                Shape(SIZES),
+                                "One size for each axis: batch, heads, kv_heads, q_len, kv_len or "
+                                "a number. Required.",
+                                hint="such as shape: [batch, kv_len]",
+                            ),
+                            Field(
+                                "dtype",
+                                Choice(("float", "int", "bool")),
+                                "What the array holds: float is the type of the sums, int is "
+                                "int64.",
+                                "float",
+                            ),
+                        )
+                    ),
+                    "An array that mask and score index, and that calls take by this name.",
+                    hint=_INPUTS_HINT,
+                )
+            ),
+            "Named arrays for mask and score.",
+            "none",
+            hint=f"such as inputs: {_INPUTS_HINT.removeprefix('such as ')}",
+        ),
+        Field(
+            "parameters",
+            Named(
+                Field(
+                    "parameter",
+                    AnyNumber(),
+                    "A number that mask and score may name.",
+                )
+            ),
+            "Named numbers for mask and score.",
+            "none",
+            hint="such as parameters: {size: 512}",
+        ),
+        Field(
             "dtype",
             Choice(tuple(DTYPES), later=("float16", "bfloat16")),
             "Type of inputs and outputs.",
@@ -241,7 +274,7 @@ SPEC = Section(
         ),
     ),
     later=(
-        *("bias", "mask", "score", "inputs", "rope", "norm", "projection", "gate"),
+        *("rope", "norm", "projection", "gate"),
         *("cache", "sweep", "dropout"),
     ),
 )

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from attngen.dtypes import FLOAT32, DType
-from attngen.ir.attention import Output
+from attngen.ir.attention import Output, SideInput
+from attngen.ir.expr import Expr
 from attngen.source import Span
 
 Causal: TypeAlias = Literal["none", "bottom_right", "top_left"]
+Bias: TypeAlias = Literal["alibi"]
 Scope: TypeAlias = Literal["layer", "core"]
 
 
@@ -46,6 +48,15 @@ class Spec:
         window: counted from the query's position; None is no window.
         scale: multiplies q·k; None means 1/sqrt(head_dim).
         softcap: cap·tanh(s/cap) after the scale; None is off.
+        score: what becomes of the scaled product, which is ``dot`` in it; None leaves it.
+        bias: added after the softcap.
+        mask: a truth value that joins causal, window and the like; None is no condition.
+        prefix: keys at the start that every query sees, in spite of `causal`.
+        chunk: positions in a chunk that sees itself alone.
+        dilation: distances must be multiples of it.
+        global_tokens: positions at the start to which window, chunk and dilation do not apply.
+        inputs: what `score` and `mask` index.
+        parameters: the numbers that the texts of `score` and `mask` named.
         sink: a learned logit per head joins the softmax denominator.
         schedule: overrides in file order, at most one per target and name.
     """
@@ -62,6 +73,15 @@ class Spec:
     window: Window | None = None
     scale: float | None = None
     softcap: float | None = None
+    score: Expr | None = None
+    bias: Bias | None = None
+    mask: Expr | None = None
+    prefix: int | None = None
+    chunk: int | None = None
+    dilation: int = 1
+    global_tokens: int = 0
+    inputs: tuple[SideInput, ...] = ()
+    parameters: tuple[tuple[str, int | float], ...] = ()
     sink: bool = False
     dtype: DType = FLOAT32
     outputs: tuple[Output, ...] = ("out",)

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from attngen.errors import Diagnostic
 from attngen.source import Span
+from attngen.spec.places import TextPlace
 from attngen.spec.spelling import Spelling
 
 MAX_DEPTH = 24
@@ -27,12 +28,14 @@ class Scalar:
     Attributes:
         shown: how the value was written, short enough for a message.
         spelling: set where YAML 1.1 and YAML 1.2 read the scalar differently.
+        place: for a text, what it was read from.
     """
 
     value: object
     shown: str
     span: Span | None = None
     spelling: Spelling | None = None
+    place: TextPlace | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +110,17 @@ def merge(parent: Fields, child: Fields) -> Fields:
 
 def span_of(root: Fields, *path: str) -> Span | None:
     """Where the value at `path` stands, or the innermost mapping that lacks the rest of it."""
+    return node_at(root, *path).span
+
+
+def node_at(root: Fields, *path: str) -> Node:
+    """The node at `path`, or the innermost mapping that lacks the rest of it."""
     node: Node = root
     for key in path:
         if not isinstance(node, Fields) or key not in node.entries:
             break
         node = node.entries[key].node
-    return node.span
+    return node
 
 
 def from_mapping(mapping: Mapping[Any, object]) -> tuple[Fields, tuple[Diagnostic, ...]]:

@@ -17,6 +17,7 @@ from attngen.dtypes import DTYPES, FLOAT32, DType
 from attngen.errors import Diagnostic
 from attngen.ir.attention import Output
 from attngen.source import Span
+from attngen.spec.clauses import read_clauses
 from attngen.spec.fields import SPEC
 from attngen.spec.model import Causal, ScheduleOverride, Scope, Spec, Window
 from attngen.spec.nodes import Fields, shorten, span_of
@@ -53,6 +54,8 @@ class Rules:
         value_dim = self.size("value_dim", head_dim)
         dtype = DTYPES[str(self.values.get("dtype", FLOAT32.name))]
         scale, softcap = self.scale(dtype), self.softcap(dtype)
+        clauses = read_clauses(self.root, self.values)
+        self.diagnostics += clauses.diagnostics
         if heads is None or kv_heads is None or head_dim is None or value_dim is None:
             return None
         spec = Spec(
@@ -68,6 +71,15 @@ class Rules:
             window=self.window(),
             scale=scale,
             softcap=softcap,
+            score=clauses.score,
+            bias=cast(Literal["alibi"] | None, self.values.get("bias")),
+            mask=clauses.mask,
+            prefix=self.size("prefix", None),
+            chunk=self.size("chunk", None),
+            dilation=self.size("dilation", 1) or 1,
+            global_tokens=self.size("global_tokens", 0) or 0,
+            inputs=clauses.inputs,
+            parameters=clauses.parameters,
             sink=self.values.get("sink") is True,
             dtype=dtype,
             outputs=cast(tuple[Output, ...], self.values.get("outputs", ("out",))),
@@ -208,7 +220,10 @@ class Rules:
 
     def causal(self) -> Causal:
         """The alignment of the causal mask; ``true`` is ``bottom_right``."""
-        value = self.values.get("causal", False)
+        value = self.values.get("causal", "prefix" in self.values)
+        if value is False and "prefix" in self.values:
+            message = "'prefix' is what a causal mask leaves open, and 'causal' is false"
+            self.report("E-CAUSAL", "prefix", message, "take out 'prefix', or write causal: true")
         if isinstance(value, bool):
             return "bottom_right" if value else "none"
         return cast(Literal["bottom_right", "top_left"], value)

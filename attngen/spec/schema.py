@@ -8,18 +8,26 @@ from __future__ import annotations
 
 from typing import Any, assert_never
 
-from attngen.spec.fields import (
-    SPEC,
+from attngen.spec.field_kinds import (
+    IDENTIFIER,
+    MAX_AXES,
+    SIZE_MAX,
+    AnyNumber,
     Choice,
+    Expression,
     Field,
     Flag,
     Integer,
     Kind,
+    Named,
     Number,
     Section,
+    Shape,
     Text,
     Words,
 )
+from attngen.spec.fields import SPEC
+from attngen.spec.lexical import MAX_LENGTH
 
 
 def json_schema() -> dict[str, Any]:
@@ -42,7 +50,7 @@ def _kind(kind: Kind) -> dict[str, Any]:
     match kind:
         case Integer(minimum=minimum, maximum=maximum):
             return {"type": "integer", "minimum": minimum, "maximum": maximum}
-        case Number(above=None):
+        case Number(above=None) | AnyNumber():
             return {"type": "number"}
         case Number(above=above):
             return {"type": "number", "exclusiveMinimum": above}
@@ -63,6 +71,18 @@ def _kind(kind: Kind) -> dict[str, Any]:
                 "items": {"enum": list(options)},
                 "contains": {"const": required},
                 "uniqueItems": True,
+            }
+        case Expression():
+            return {"type": "string", "minLength": 1, "maxLength": MAX_LENGTH}
+        case Shape(symbols=symbols):
+            size = {"type": "integer", "minimum": 1, "maximum": SIZE_MAX}
+            items = {"anyOf": [{"enum": list(symbols)}, size]}
+            return {"type": "array", "items": items, "minItems": 1, "maxItems": MAX_AXES}
+        case Named(item=item):
+            return {
+                "type": "object",
+                "propertyNames": {"pattern": f"^{IDENTIFIER}$"},
+                "additionalProperties": _field(item),
             }
         case Section(fields=fields, nonempty=nonempty):
             section: dict[str, Any] = {

@@ -8,26 +8,34 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TypeAlias, assert_never
+from typing import TypeAlias, TypeGuard, assert_never
 
 from attngen.errors import Diagnostic
-from attngen.spec.fields import (
-    SPEC,
+from attngen.spec.field_kinds import (
+    IDENTIFIER,
+    MAX_AXES,
+    SIZE_MAX,
+    AnyNumber,
     Choice,
+    Expression,
     Field,
     Flag,
     Integer,
     Kind,
+    Named,
     Number,
     Section,
+    Shape,
     Text,
     Words,
 )
+from attngen.spec.fields import SPEC
 from attngen.spec.nodes import Broken, Entry, Fields, Items, Node, Scalar, describe, shorten
+from attngen.spec.rewrites import expected, rewrite
 from attngen.spec.spelling import Spelling
 from attngen.spec.suggest import either, nearest
 
-Value: TypeAlias = "bool | int | float | str | tuple[str, ...] | dict[str, Value]"
+Value: TypeAlias = "bool | int | float | str | tuple[str | int, ...] | dict[str, Value]"
 
 
 def check_values(root: Fields) -> tuple[dict[str, Value], tuple[Diagnostic, ...]]:
@@ -89,14 +97,63 @@ class _Checker:
                 return self.section(node, kind, key)
             case Items(), Words():
                 return self.words(node, kind, field, key)
-            case Scalar(), Integer() | Number() | Flag() | Text() | Choice():
+            case Fields(), Named():
+                return self.named(node, kind, key)
+            case Items(), Shape():
+                return self.shape(node, kind, field, key)
+            case Scalar(), (
+                Integer() | Number() | AnyNumber() | Flag() | Text() | Choice() | Expression()
+            ):
                 return self.scalar(node, kind, field, key)
             case _:
                 self.wrong(node, field, key)
                 return None
 
+    def named(self, node: Fields, kind: Named, path: str) -> dict[str, Value]:
+        """The values under names of the author's choice."""
+        values: dict[str, Value] = {}
+        for name, entry in node.entries.items():
+            key = f"{path}.{name}"
+            if not re.fullmatch(IDENTIFIER, name):
+                message = f"{shorten(name)} in '{path}' must be a Python identifier"
+                self.diagnostics.append(Diagnostic("E-NAME", message, entry.key_span, path))
+                continue
+            value = self.value(entry.node, kind.item, key)
+            if value is not None:
+                values[name] = value
+        return values
+
+    def shape(self, node: Items, kind: Shape, field: Field, key: str) -> tuple[str | int, ...]:
+        """The sizes of a shape; empty once something is reported."""
+        sizes: list[str | int] = []
+        if not 1 <= len(node.items) <= MAX_AXES:
+            message = f"must have 1 to {MAX_AXES} sizes, and has {len(node.items)}"
+            self.report("E-SHAPE", key, node, message, field.hint)
+        for item in node.items[:MAX_AXES]:
+            value = item.value if isinstance(item, Scalar) else None
+            if self.is_size(value, kind):
+                sizes.append(value)
+            else:
+                near = nearest(value, kind.symbols) if isinstance(value, str) else None
+                hint = f"did you mean {near}?" if near else field.hint
+                sizes_named = f"{', '.join(kind.symbols)} or a positive integer"
+                message = f"must list {sizes_named}, not {describe(item).removeprefix('the text ')}"
+                self.report("E-SHAPE", key, item, message, hint)
+        return tuple(sizes) if len(sizes) == len(node.items) else ()
+
+    @staticmethod
+    def is_size(value: object, kind: Shape) -> TypeGuard[str | int]:
+        """Whether `value` is a symbol or a positive integer."""
+        if isinstance(value, str):
+            return value in kind.symbols
+        return type(value) is int and 1 <= value <= SIZE_MAX
+
     def scalar(
-        self, node: Scalar, kind: Integer | Number | Flag | Text | Choice, field: Field, key: str
+        self,
+        node: Scalar,
+        kind: Integer | Number | AnyNumber | Flag | Text | Choice | Expression,
+        field: Field,
+        key: str,
     ) -> Value | None:
         if node.spelling is not None and _is_meant(node.spelling, kind):
             self.misspelt(node, node.spelling, kind, key)
@@ -109,6 +166,13 @@ class _Checker:
             case Number():
                 if type(value) is int or type(value) is float:
                     return self.number(node, value, kind, field, key)
+            case AnyNumber():
+                if type(value) is int or type(value) is float:
+                    number = self.number(node, value, Number(), field, key)
+                    return value if number is not None else None
+            case Expression():
+                if isinstance(value, str) and value:
+                    return value
             case Flag():
                 if isinstance(value, bool):
                     return value
@@ -202,7 +266,7 @@ class _Checker:
         found = (
             describe(node).removeprefix("the text ") if isinstance(kind, Choice) else describe(node)
         )
-        message = f"must be {_expected(kind)}, not {found}"
+        message = f"must be {expected(kind)}, not {found}"
         code = "E-CHOICE" if isinstance(kind, Choice) else "E-TYPE"
         note, hint = "", field.hint
         if isinstance(node, Scalar):
@@ -211,7 +275,7 @@ class _Checker:
             elif isinstance(kind, Choice) and node.value in kind.later:
                 note = f"{node.value} is not in this version of attngen"
             else:
-                hint = _rewrite(node, kind) or hint
+                hint = rewrite(node, kind) or hint
         self.report(code, key, node, message, hint, note)
 
 
@@ -221,7 +285,7 @@ def _is_meant(spelling: Spelling, kind: Kind) -> bool:
         return isinstance(kind, Flag) or (isinstance(kind, Choice) and True in kind.options)
     if isinstance(kind, Integer):
         return float(spelling.meant).is_integer()
-    return isinstance(kind, Number)
+    return isinstance(kind, (Number, AnyNumber))
 
 
 def _home(name: str) -> str | None:
@@ -238,60 +302,3 @@ def _home(name: str) -> str | None:
         return None
 
     return search(SPEC, "")
-
-
-def _expected(kind: Kind) -> str:
-    match kind:
-        case Integer():
-            return "an integer"
-        case Number():
-            return "a number"
-        case Flag():
-            return "true or false"
-        case Text(expected=expected):
-            return expected
-        case Choice(options=options):
-            return either([_word(o) for o in options])
-        case Words():
-            return "a list"
-        case Section():
-            return "a mapping"
-        case _:
-            assert_never(kind)
-
-
-def _word(option: bool | str) -> str:
-    return option if isinstance(option, str) else ("true" if option else "false")
-
-
-def _rewrite(node: Scalar, kind: Kind) -> str:
-    """How to write the value of `node` so that `kind` takes it."""
-    value = node.value
-    match kind:
-        case Integer() if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-            return f"write {int(value)}"
-        case Integer() if isinstance(value, str) and re.fullmatch(r"[-+]?[1-9]\d{0,14}", value):
-            return f"write {int(value)} without quotes"
-        case Number() if isinstance(value, str) and _is_decimal(value):
-            return f"write {value} without quotes"
-        case Flag() | Choice(options=(True, *_)) if value in (
-            0,
-            1,
-            "true",
-            "false",
-            "True",
-            "False",
-        ):
-            truth = str(value).lower() in ("1", "1.0", "true")
-            return f"write {_word(truth)}{' without quotes' if isinstance(value, str) else ''}"
-        case Text() if isinstance(value, (bool, int, float)):
-            return f"put it in quotes: '{node.shown}'"
-        case Choice(options=options) if isinstance(value, str):
-            near = nearest(value, [o for o in options if isinstance(o, str)])
-            return f"did you mean {near}?" if near else ""
-        case _:
-            return ""
-
-
-def _is_decimal(text: str) -> bool:
-    return re.fullmatch(r"[-+]?\d{1,20}(\.\d{0,20})?", text, re.ASCII) is not None

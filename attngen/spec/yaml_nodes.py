@@ -28,6 +28,7 @@ from attngen.spec.nodes import (
     shorten,
     shown_int,
 )
+from attngen.spec.places import TextPlace
 from attngen.spec.spelling import spelling_of
 
 _TAG = "tag:yaml.org,2002:"
@@ -191,7 +192,9 @@ class _TreeReader:
         spelling = spelling_of(text) if node.style is None else None
         match kind:
             case "str":
-                return Scalar(text, shorten(text), span, spelling)
+                marks = (node.start_mark.index, node.end_mark.index)
+                place = TextPlace(self.source, *marks, node.style)
+                return Scalar(text, shorten(text), span, spelling, place)
             case "null":
                 return Scalar(None, "null", span)
             case "bool":

@@ -16,7 +16,8 @@ from jsonschema import Draft202012Validator
 from attngen.errors import SpecError
 from attngen.ir.schedule import CpuSchedule
 from attngen.resources import specs_dir
-from attngen.spec.fields import SPEC, Field, Section
+from attngen.spec.field_kinds import Field, Section
+from attngen.spec.fields import SPEC
 from attngen.spec.nodes import from_mapping
 from attngen.spec.reader import read_spec
 from attngen.spec.schema import json_schema

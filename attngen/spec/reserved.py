@@ -1,0 +1,42 @@
+"""Names that generated code uses itself, so that no side input may have them.
+
+Input: a name. Output: whether it is taken. A test holds the list against every name that the
+generated kernels have.
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+
+_CALL = """
+    alibi_slopes attend attention cache context cu_seqlens cu_seqlens_k cu_seqlens_q dropout gate
+    inputs k_bias key_lengths keys layer lengths lse mask norm o_bias out query_lengths q_bias rope
+    return_lse seqlens self sink table v v_bias value values weights workers x
+"""
+_PATTERNS = re.compile(
+    r"_.*|v_.*|[A-Z][A-Z0-9_]*|.*_stride\d+|.*_[qk]_(min|max)|[a-z]+\d+(_\d+)?|(score|keep)_\d+"
+    r"|[qkh]_(first|last)"
+)
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a side input must not be called `name`."""
+    return name in _NAMES or _PATTERNS.fullmatch(name) is not None or hasattr(builtins, name)
+
+
+_KERNEL = """
+    above arguments array array_at arrays at attend_block b batch block block_q blocks column
+    combine copy_row count counters d describe done dot element end end_key factor fetch_add
+    find_sequence finite first first_key first_row forward from full group h head heads held
+    i index integers_at inverse iota j k k_first k_last k_start keep key_first key_last kv kv_h
+    kv_head kv_heads kv_len lane lanes last last_key load_keys load_queries lower lse maxima
+    mask_panel memory nan none njit np number numba numbered offset old_max output output_tile
+    output_without_leaks outputs panel panels panels_end parts plan pool position positions
+    prefetch probe q q_len q_start query range rescale rest row row_max row_of row_sum rows rows_of
+    run_workers scale score score_panel score_tile scores seen sequence sequences share shift
+    shrink simd sink_logit size softmax_panel source splits stack staged start starts state
+    store_outputs sums target task task_count tasks tile top total truth units uniform unit value
+    values weight weights work worker workers workspace workspaces
+"""
+_NAMES = frozenset(_CALL.split()) | frozenset(_KERNEL.split())

@@ -1,0 +1,45 @@
+"""What an operation must not do whatever its operands hold: divide by zero, or overflow.
+
+Input: one operation over operands that were judged already. Output: the end of a sentence and a
+hint, or nothing. Whole numbers read from side inputs are taken to be below 2**31 in size.
+"""
+
+from __future__ import annotations
+
+import math
+
+from attngen.ir.expr import Binary, Const, Expr, Load, Unary
+from attngen.ir.kinds import kind_of
+from attngen.ir.ranges import ANY_CALL, POSITIONS, Facts, Range, value_range
+from attngen.ir.verify import MAX_INTEGER
+
+
+def _data(load: Load) -> Range:
+    if load.dtype == "float":
+        return -math.inf, math.inf
+    return (0, 1) if load.dtype == "bool" else (-POSITIONS, POSITIONS)
+
+
+_FACTS = Facts(ANY_CALL.ranges, _data)
+
+
+def unsound(expr: Expr) -> tuple[str, str] | None:
+    """Why the outermost operation of `expr` has no good value for some operands."""
+    match expr:
+        case Binary(op="div", right=Const(value=value)) if value == 0:
+            return "divides by zero", "leave the division out"
+        case Binary(op="floordiv" | "mod" as op, right=right):
+            low, high = value_range(right, ANY_CALL)
+            if low == high == 0:
+                return "divides by zero", "leave the division out"
+            if low <= 0 <= high:
+                sign = "//" if op == "floordiv" else "%"
+                message = f"has a right side of '{sign}' that may be zero"
+                return message, "write max(x, 1) for one that is positive"
+    match expr:
+        case Unary(op="neg" | "abs") | Binary() if kind_of(expr) == "integer":
+            low, high = value_range(expr, _FACTS)
+            if not (low > -MAX_INTEGER and high < MAX_INTEGER):
+                hint = "write float(...) around an operand to compute with real numbers"
+                return "may be a whole number beyond 64 bits", hint
+    return None
