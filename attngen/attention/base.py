@@ -7,7 +7,7 @@ construction.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from attngen import call_checks, loader
+from attngen import call_checks, call_extras, loader
 from attngen.backends.numba_cpu import threads
 from attngen.call_checks import Array
 from attngen.errors import CallTypeError
@@ -60,6 +60,7 @@ class Attention(ABC):
         self._lse_dtype = np.dtype(ir.dtype.accumulator)
         self._heads = ir.heads
         self._default_lse = "lse" in ir.outputs
+        self._inputs = call_extras.input_names(ir)
 
     @property
     def spec(self) -> Spec:
@@ -114,6 +115,38 @@ class Attention(ABC):
         if threads.must_be_serial():
             return loader.load(self._compiled.folder, serial=True)
         return self._package
+
+    def _known_keywords(self, given: Mapping[str, object], *more: str) -> None:
+        """Refuse keywords that are no side input of the spec."""
+        if unknown := [name for name in given if name not in self._inputs]:
+            known = ("sink", "lengths", "cu_seqlens", "out", "return_lse", *more, *self._inputs)
+            call_checks.unknown_keywords(unknown, known)
+
+    def _extras(
+        self,
+        q_len: int,
+        kv_len: int,
+        batch: int,
+        single: bool,
+        lengths: object,
+        cu_seqlens: object,
+        inputs: Mapping[str, object],
+    ) -> dict[str, Any]:
+        """The package's keyword arguments for sequences of their own lengths, and side inputs."""
+        found: dict[str, Any] = {}
+        if lengths is not None and cu_seqlens is not None:
+            raise CallTypeError("cu_seqlens: expected none beside 'lengths'; pass one of them")
+        if lengths is not None:
+            valid = call_extras.check_lengths(lengths, batch, kv_len, batched=not single)
+            found["table"] = self._package.sequences.padded(q_len, valid)
+        if cu_seqlens is not None:
+            ends = call_extras.check_packed(cu_seqlens, q_len, kv_len, batched=not single)
+            found["table"] = self._package.sequences.packed(*ends)
+            batch = len(ends[0]) - 1
+        if self._inputs:
+            sizes = call_extras.Sizes(batch, q_len, kv_len)
+            found["inputs"] = call_extras.check_inputs(self._compiled.ir, inputs, sizes)
+        return found
 
     def _wants_lse(self, return_lse: object) -> bool:
         if return_lse is None:

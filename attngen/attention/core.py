@@ -35,9 +35,11 @@ class CoreAttention(Attention):
         v: Array,
         *,
         sink: Array | None = None,
+        lengths: Array | None = None,
+        cu_seqlens: Array | tuple[Array, Array] | None = None,
         out: Array | None = None,
         return_lse: bool | None = None,
-        **unknown: object,
+        **inputs: object,
     ) -> Result:
         """Attend.
 
@@ -46,9 +48,13 @@ class CoreAttention(Attention):
             k: (kv_len, kv_heads, head_dim), with the batch if q has one.
             v: (kv_len, kv_heads, value_dim), with the batch if q has one.
             sink: (heads,), natural-log units, in the accumulator dtype; where the spec has a sink.
+            lengths: (batch,) integers: only so many keys of each batch index are valid. What lies
+                behind them is never read, and positions count from the last valid key.
+            cu_seqlens: (sequences + 1,) cumulative lengths, or a pair for queries and keys: the
+                arrays hold sequences one after the other and have no batch axis.
             out: written to if given: (q_len, heads, value_dim), with the batch if q has one.
             return_lse: also return the rows' log-sum-exp; by default as the spec's `outputs` say.
-            unknown: refused, with the nearest keyword.
+            inputs: the spec's side inputs by name; any other keyword is refused.
 
         Returns:
             The output, or (output, lse) with lse (heads, q_len) or (batch, heads, q_len).
@@ -56,8 +62,8 @@ class CoreAttention(Attention):
         Raises:
             CallTypeError, CallValueError: naming the argument, what was expected and what came.
         """
-        if unknown:
-            call_checks.unknown_keywords(unknown, ("sink", "out", "return_lse"))
+        if inputs:
+            self._known_keywords(inputs)
         if not self._fits(q, k, v):
             q, k, v = call_checks.check_core(self._compiled.ir, q, k, v)
         with_lse = self._wants_lse(return_lse)
@@ -67,18 +73,21 @@ class CoreAttention(Attention):
         if out is None:
             out = target = np.empty(out_shape, self._dtype)
         else:
-            inputs = {"q": q, "k": k, "v": v}
-            target = call_checks.check_out(out, self._dtype.name, out_shape, inputs)
+            read = {"q": q, "k": k, "v": v}
+            target = call_checks.check_out(out, self._dtype.name, out_shape, read)
         single = len(q_shape) == 3
         batch, q_len = (1, q_shape[0]) if single else q_shape[:2]
         lse = np.empty((batch, self._heads, q_len), self._lse_dtype) if with_lse else None
+        more = {}
+        if self._inputs or lengths is not None or cu_seqlens is not None:
+            more = self._extras(q_len, k.shape[-3], batch, single, lengths, cu_seqlens, inputs)
         if target.size and k.shape[-3]:
             kernels = self._kernels()
             with threads.guard():
                 if single:
-                    kernels.attend(q[None], k[None], v[None], target[None], lse, sink)
+                    kernels.attend(q[None], k[None], v[None], target[None], lse, sink, **more)
                 else:
-                    kernels.attend(q, k, v, target, lse, sink)
+                    kernels.attend(q, k, v, target, lse, sink, **more)
         else:
             fill_empty(target, lse)
         if lse is None:

@@ -32,9 +32,11 @@ class LayerAttention(Attention):
         *,
         context: Array | None = None,
         sink: Array | None = None,
+        lengths: Array | None = None,
+        cu_seqlens: Array | tuple[Array, Array] | None = None,
         out: Array | None = None,
         return_lse: bool | None = None,
-        **unknown: object,
+        **inputs: object,
     ) -> Result:
         """Attend.
 
@@ -45,9 +47,13 @@ class LayerAttention(Attention):
             context: what keys and values are made from, (kv_len, d_model), with the batch if x
                 has one; x itself if None.
             sink: (heads,), natural-log units, in the accumulator dtype; where the spec has a sink.
+            lengths: (batch,) integers: only so many positions of each context (or x) are valid
+                keys.
+            cu_seqlens: (sequences + 1,) cumulative lengths, or a pair for x and context: they hold
+                sequences one after the other and have no batch axis.
             out: written to if given; of x's shape.
             return_lse: also return the rows' log-sum-exp; by default as the spec's `outputs` say.
-            unknown: refused, with the nearest keyword.
+            inputs: the spec's side inputs by name; any other keyword is refused.
 
         Returns:
             The output, or (output, lse) with lse (heads, q_len) or (batch, heads, q_len).
@@ -55,8 +61,8 @@ class LayerAttention(Attention):
         Raises:
             CallTypeError, CallValueError: naming the argument, what was expected and what came.
         """
-        if unknown:
-            call_checks.unknown_keywords(unknown, ("context", "sink", "out", "return_lse"))
+        if inputs:
+            self._known_keywords(inputs, "context")
         ir = self._compiled.ir
         x = call_checks.check_sequence("x", x, ir)
         if context is not None:
@@ -67,17 +73,21 @@ class LayerAttention(Attention):
         if out is None:
             out = target = np.empty(x.shape, self._dtype)
         else:
-            inputs = {"x": x} if context is None else {"x": x, "context": context}
-            target = call_checks.check_out(out, self._dtype.name, x.shape, inputs)
+            read = {"x": x} if context is None else {"x": x, "context": context}
+            target = call_checks.check_out(out, self._dtype.name, x.shape, read)
         single = x.ndim == 2
         x3, out3 = (x[None], target[None]) if single else (x, target)
         context3 = x3 if context is None else context[None] if single else context
         batch, q_len = x3.shape[:2]
         lse = np.empty((batch, self._heads, q_len), self._lse_dtype) if with_lse else None
+        more = {}
+        if self._inputs or lengths is not None or cu_seqlens is not None:
+            kv_len = context3.shape[1]
+            more = self._extras(q_len, kv_len, batch, single, lengths, cu_seqlens, inputs)
         if target.size and context3.shape[1]:
             kernels = self._kernels()
             with threads.guard():
-                kernels.layer(x3, context3, packed, out3, lse, sink)
+                kernels.layer(x3, context3, packed, out3, lse, sink, **more)
         else:
             # No key: heads are zero, and the output projection adds its bias to them.
             fill_empty(target, lse)

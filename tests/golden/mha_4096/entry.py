@@ -95,7 +95,9 @@ def attention(q, k, v, *, out=None, return_lse=False):
     return result, lse[0] if single else lse
 
 
-def layer(x, context, weights, out, lse=None, sink=None, workers=None):
+def layer(
+    x, context, weights, out, lse=None, sink=None, table=None, workers=None
+):
     """Write the layer's result for `x`, attending to `context`, to `out`.
 
     Args:
@@ -103,7 +105,7 @@ def layer(x, context, weights, out, lse=None, sink=None, workers=None):
         weights: has q, k, v and o as `pack_weight` makes them, and q_bias, k_bias, v_bias and
             o_bias, each an array or None.
         out: (batch, q_len, D_MODEL), of any strides; it does not overlap the inputs.
-        lse, sink, workers: as for `attend`.
+        lse, sink, table, workers: as for `attend`.
     """
     q = _project_heads(x, weights.q, weights.q_bias, HEADS, flash_forward.HEAD_DIM, workers)
     k = _project_heads(
@@ -113,7 +115,7 @@ def layer(x, context, weights, out, lse=None, sink=None, workers=None):
         context, weights.v, weights.v_bias, KV_HEADS, flash_forward.VALUE_DIM, workers
     )
     heads = np.empty((*q.shape[:3], flash_forward.VALUE_DIM), DTYPE)
-    attend(q, k, v, heads, lse, sink, workers=workers)
+    attend(q, k, v, heads, lse, sink, table, workers)
     _project_rows(heads.reshape(*q.shape[:2], -1), weights.o, weights.o_bias, out, workers)
 
 
