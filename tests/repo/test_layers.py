@@ -18,7 +18,7 @@ PACKAGE = ROOT / "attngen"
 LAYERS = (
     {"errors", "source", "dtypes", "fingerprint", "resources", "formatting", "timing"},
     {"targets", "ir"},
-    {"spec", "reference", "accuracy", "contract", "costs", "call_checks"},
+    {"spec", "reference", "accuracy", "contract", "costs", "call_checks", "side_data"},
     {"passes", "mask_tiles", "lowering", "weights"},
     {"render"},
     {"backends"},
