@@ -2,7 +2,9 @@
 
 Input: a mask over positions q and k. Output: a :class:`MaskPlan`: closed forms over a tile's
 corners q_first, q_last, k_first, k_last (inclusive, not empty) that say whether all of it may
-attend and whether any of it may, and bounds for the keys a range of rows sees. The forms are sound
+attend and whether any of it may, and bounds for the keys a range of rows sees. They read as well b,
+kv_h, the heads h_first … h_last of the tile's rows, and the least and greatest values over the tile
+of side inputs indexed by q or k, so that documents and segments are told apart. The forms are sound
 for every mask of the grammar (`always` implies all, not `possible` implies none) and exact for a
 linear comparison and for causal and window masks: they bound ``q - k`` as a whole, not q and k
 apart.
@@ -10,11 +12,12 @@ apart.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
-from attngen.ir.affine import Affine, comparison_form, linear, zero_test
+from attngen.ir.affine import Affine, comparison_form, lattice, linear, variable, zero_test
 from attngen.ir.evaluate import evaluate
 from attngen.ir.expr import (
     COMPARISONS,
@@ -23,16 +26,24 @@ from attngen.ir.expr import (
     Binary,
     Const,
     Expr,
+    Load,
+    Select,
     Unary,
     Var,
     conjunction,
+    data_bound,
     disjunction,
+    loads,
+    size,
+    variables,
 )
 from attngen.ir.intervals import Bounds, affine_bound, interval
-from attngen.ir.kernel import MaskPlan
+from attngen.ir.kernel import DataBound, MaskPlan
 from attngen.ir.kinds import kind_of
 from attngen.passes.fold_constants import folded
 from attngen.passes.normalise_mask import normalised
+
+_MAX_EQUALITY = 40  # nodes of truth values that are compared, which names each of them twice
 
 
 class TileClass(Enum):
@@ -51,20 +62,47 @@ def plan(mask: Expr) -> MaskPlan:
     """
     canonical = normalised(mask)
     first, last = _key_bounds(canonical)
+    always, possible = normalised(_always(canonical)), normalised(_possible(canonical))
     return MaskPlan(
         predicate=mask,
-        always=normalised(_always(canonical)),
-        possible=normalised(_possible(canonical)),
+        always=always,
+        possible=possible,
         key_first=first,
         key_last=last,
+        data_bounds=_data_bounds(mask, always, possible, first, last),
     )
 
 
+def _data_bounds(mask: Expr, *forms: Expr | None) -> tuple[DataBound, ...]:
+    """The minima and maxima of run-time data that `forms` read."""
+    read = frozenset[str]().union(*(variables(form) for form in forms if form is not None))
+    found: dict[DataBound, None] = {}
+    for load in loads(mask):
+        ends = [data_bound(load, "min"), data_bound(load, "max")]
+        if any(end is not None and end.name in read for end in ends):
+            axis = load.indices[-1]
+            assert isinstance(axis, Var)  # noqa: S101 data_bound names no others
+            place: Literal["q", "k"] = "q" if axis.name == "q" else "k"
+            found[DataBound(load.input, place, len(load.indices) == 2)] = None
+    return tuple(found)
+
+
 def classify(
-    mask: Expr, q_first: int, q_last: int, k_first: int, k_last: int, q_len: int, kv_len: int
+    mask: Expr,
+    q_first: int,
+    q_last: int,
+    k_first: int,
+    k_last: int,
+    q_len: int,
+    kv_len: int,
+    more: Mapping[str, Any] | None = None,
 ) -> TileClass:
-    """The class of the tile q_first … q_last × k_first … k_last (positions, inclusive)."""
-    tile = {
+    """The class of the tile q_first … q_last × k_first … k_last (positions, inclusive).
+
+    `more` has what else the mask's forms read: b, kv_h, h_first, h_last, side inputs and the bounds
+    of their data.
+    """
+    tile = dict(more or {}) | {
         "q_first": q_first,
         "q_last": q_last,
         "k_first": k_first,
@@ -98,6 +136,13 @@ def _always(expr: Expr) -> Expr:
                 equal, unequal = _equality(left, right)
                 return equal if op == "eq" else unequal
             return _comparison(expr)[0]
+        case Select(condition=condition, then=then, otherwise=otherwise):
+            taken = conjunction(_always(condition), _always(then))
+            other = conjunction(Unary("not", _possible(condition)), _always(otherwise))
+            return disjunction(taken, other)
+        case Load():
+            ends = interval(expr)
+            return FALSE if ends is None else ends[0]
         case _:
             return expr
 
@@ -116,12 +161,21 @@ def _possible(expr: Expr) -> Expr:
                 equal, unequal = _equality(left, right)
                 return Unary("not", unequal if op == "eq" else equal)
             return _comparison(expr)[1]
+        case Select(condition=condition, then=then, otherwise=otherwise):
+            taken = conjunction(_possible(condition), _possible(then))
+            other = conjunction(Unary("not", _always(condition)), _possible(otherwise))
+            return disjunction(taken, other)
+        case Load():
+            ends = interval(expr)
+            return TRUE if ends is None else ends[1]
         case _:
             return expr
 
 
 def _equality(left: Expr, right: Expr) -> tuple[Expr, Expr]:
     """Where two truth values surely agree, and where they surely differ."""
+    if size(left) + size(right) > _MAX_EQUALITY:
+        return FALSE, FALSE
     left_never, right_never = Unary("not", _possible(left)), Unary("not", _possible(right))
     left_always, right_always = _always(left), _always(right)
     return (
@@ -207,24 +261,36 @@ def _join_bounds(
 
 
 def _solve_for_key(op: str, form: Affine) -> tuple[Expr | None, Expr | None]:
-    """Bounds of k from ``form <= 0`` or ``form == 0`` where k stands alone."""
-    key = Var("k")
-    factor = form.coefficient(key)
-    rest = form.without(key)
-    if abs(factor) != 1 or any(key in _leaves(term) for term, _ in rest.terms):
+    """Bounds of k from ``form <= 0`` or ``form == 0`` where k stands alone, or in ``k // size``."""
+    found = [(term, factor) for term, factor in form.terms if "k" in variables(term)]
+    if len(found) != 1 or abs(found[0][1]) != 1:
         return None, None
-    solved = rest.times(-factor)
+    term, factor = found[0]
+    solved = form.without(term).times(-factor)
     low, high = affine_bound(solved, "first"), affine_bound(solved, "last")
-    first = folded(linear(low)) if low is not None and (op == "eq" or factor < 0) else None
-    last = folded(linear(high)) if high is not None and (op == "eq" or factor > 0) else None
-    return first, last
+    if op != "eq":
+        low, high = (None, high) if factor > 0 else (low, None)
+    return _keys_between(term, low, high)
 
 
-def _leaves(expr: Expr) -> frozenset[Expr]:
-    match expr:
-        case Unary(operand=operand):
-            return _leaves(operand)
-        case Binary(left=left, right=right):
-            return _leaves(left) | _leaves(right)
+def _keys_between(
+    term: Expr, low: Affine | None, high: Affine | None
+) -> tuple[Expr | None, Expr | None]:
+    """Bounds of k where `term` lies between `low` and `high`."""
+    match term:
+        case Var(name="k"):
+            pass
+        case Binary(op="floordiv", left=left, right=Const(value=int() as chunk)) if chunk > 0:
+            form = lattice(left)
+            if not isinstance(form, Affine) or form.shape != variable("k").shape:
+                return None, None
+            first = Affine((), -form.constant)
+            low = None if low is None else low.times(chunk).plus(first)
+            high = None if high is None else high.times(chunk).plus(first)
+            high = None if high is None else high.plus(Affine((), chunk - 1))
         case _:
-            return frozenset({expr})
+            return None, None
+    return (
+        None if low is None else folded(linear(low)),
+        None if high is None else folded(linear(high)),
+    )

@@ -9,7 +9,7 @@ just a few of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -17,7 +17,9 @@ import numpy.typing as npt
 
 from attngen.errors import CallTypeError, CallValueError
 from attngen.ir.attention import AttentionIR
+from attngen.ir.bounds import Lengths
 from attngen.ir.evaluate import evaluate
+from attngen.side_data import arrays_of, with_batch
 
 Array: TypeAlias = npt.NDArray[Any]
 Float64: TypeAlias = npt.NDArray[np.float64]
@@ -69,6 +71,7 @@ def reference_attention(
     v: Array,
     sink: Array | None = None,
     *,
+    inputs: Mapping[str, Array] | None = None,
     rows: Rows | None = None,
 ) -> tuple[Float64, Float64]:
     """The core of `ir`: attention of q over k and v.
@@ -79,20 +82,24 @@ def reference_attention(
         k: (.., kv_len, kv_heads, head_dim).
         v: (.., kv_len, kv_heads, value_dim).
         sink: (heads,) logits in natural units; exactly where `ir` has a sink.
+        inputs: the side inputs that `ir` names and no table gives, in the shapes it gives; without
+            the axis of the batch where q has none.
         rows: indices of the query rows to compute; all of them if None.
 
     Returns:
         out (.., rows, heads, value_dim) and the natural-log lse (.., heads, rows), both float64.
 
     Raises:
-        CallTypeError: a sink is missing or unexpected.
-        CallValueError: a shape does not fit.
+        CallTypeError: a sink or side input is missing or unexpected.
+        CallValueError: a shape does not fit, or a pair that attends reads outside a side input.
     """
     if q.ndim == 3:
         batch_of_one = (q[None], k[None], v[None])
-        out, lse = reference_attention(ir, *batch_of_one, sink, rows=rows)
+        given = with_batch(ir, inputs or {})
+        out, lse = reference_attention(ir, *batch_of_one, sink, inputs=given, rows=rows)
         return out[0], lse[0]
     _check(ir, q, k, v, sink)
+    data = arrays_of(ir, inputs or {}, Lengths(q.shape[0], q.shape[1], k.shape[1]))
     batch, q_len = q.shape[:2]
     chosen = np.arange(q_len) if rows is None else np.arange(q_len)[np.asarray(rows, np.intp)]
     out = np.zeros((batch, chosen.size, ir.heads, ir.value_dim))
@@ -110,7 +117,7 @@ def reference_attention(
                     keys,
                     values,
                     None if sink is None else float(sink[h]),
-                    {"b": b, "h": h, "kv_h": kv_h, "q_len": q_len, "i": chosen[part, None]},
+                    data | {"b": b, "h": h, "kv_h": kv_h, "q_len": q_len, "i": chosen[part, None]},
                 )
     return out, lse
 
@@ -132,7 +139,7 @@ def _attend(
     log_base = 1.0 if ir.base == "e" else math.log(2)
     with np.errstate(all="ignore"):  # infinities and NaN follow IEEE 754
         dot = ir.query_scale * (queries @ keys.T)
-        score = np.broadcast_to(np.asarray(evaluate(ir.score, env | {"dot": dot})), shape)
+        score = np.broadcast_to(np.asarray(evaluate(ir.score, env | {"dot": dot}, attends)), shape)
         score = np.where(attends, score, -np.inf)
         row_max = score.max(axis=1, initial=-np.inf)
         # a row without keys has no maximum to take off; its weights are 0 whatever the shift
@@ -171,6 +178,7 @@ def reference_layer(
     context: Array | None = None,
     sink: Array | None = None,
     *,
+    inputs: Mapping[str, Array] | None = None,
     rows: Rows | None = None,
 ) -> tuple[Float64, Float64]:
     """The whole layer of `ir`: projections, attention, output projection.
@@ -181,18 +189,20 @@ def reference_layer(
         weights: matrices and biases.
         context: (.., kv_len, d_model) that keys and values come from; `x` if None.
         sink: as for :func:`reference_attention`.
+        inputs: as for :func:`reference_attention`.
         rows: indices of the query rows to compute; all of them if None.
 
     Returns:
         out (.., rows, d_model) and the lse (.., heads, rows), both float64.
 
     Raises:
-        CallTypeError: a sink is missing or unexpected.
-        CallValueError: a shape does not fit.
+        CallTypeError: a sink or side input is missing or unexpected.
+        CallValueError: a shape does not fit, or a pair that attends reads outside a side input.
     """
     if x.ndim == 2:
         contexts = None if context is None else context[None]
-        out, lse = reference_layer(ir, x[None], weights, contexts, sink, rows=rows)
+        given = with_batch(ir, inputs or {})
+        out, lse = reference_layer(ir, x[None], weights, contexts, sink, inputs=given, rows=rows)
         return out[0], lse[0]
     source = x if context is None else context
     every = np.arange(x.shape[1])
@@ -201,7 +211,7 @@ def reference_layer(
     q[:, chosen] = _heads(_project(x[:, chosen], weights.q, weights.q_bias), ir.heads)
     k = _heads(_project(source, weights.k, weights.k_bias), ir.kv_heads)
     v = _heads(_project(source, weights.v, weights.v_bias), ir.kv_heads)
-    out, lse = reference_attention(ir, q, k, v, sink, rows=chosen)
+    out, lse = reference_attention(ir, q, k, v, sink, inputs=inputs, rows=chosen)
     joined = out.reshape(*out.shape[:2], ir.heads * ir.value_dim)
     return _project(joined, weights.o, weights.o_bias), lse
 

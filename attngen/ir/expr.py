@@ -192,6 +192,11 @@ def variables(expr: Expr) -> frozenset[str]:
     return frozenset[str]().union(*map(variables, children(expr)))
 
 
+def size(expr: Expr) -> int:
+    """The number of nodes of `expr`."""
+    return 1 + sum(map(size, children(expr)))
+
+
 def loads(expr: Expr) -> tuple[Load, ...]:
     """The reads of side inputs in `expr`, each once, inner ones first."""
     found = [load for child in children(expr) for load in loads(child)]

@@ -11,7 +11,7 @@ import dataclasses
 import math
 
 from attngen.ir.attention import AttentionIR
-from attngen.ir.expr import Binary, Const, Expr, Unary
+from attngen.ir.expr import Binary, Const, Expr, Select, Unary, variables
 
 LOG2E = math.log2(math.e)
 
@@ -42,5 +42,18 @@ def times(expr: Expr, factor: float) -> Expr:
             return Binary("mul", left, times(right, factor), origin)
         case Binary(op="div", left=left, right=Const() as right, origin=origin):
             return Binary("div", times(left, factor), right, origin)
+        case Unary(op="abs", operand=operand, origin=origin):
+            return Unary("abs", times(operand, factor), origin)
+        case Select(condition=condition, then=then, otherwise=otherwise, origin=origin):
+            return Select(condition, times(then, factor), times(otherwise, factor), origin)
+        case Binary(op="mul", left=left, right=right, origin=origin) if _is_fixed(left):
+            return Binary("mul", times(left, factor), right, origin)
+        case Binary(op="mul", left=left, right=right, origin=origin) if _is_fixed(right):
+            return Binary("mul", left, times(right, factor), origin)
         case _:
             return Binary("mul", Const(factor), expr)
+
+
+def _is_fixed(expr: Expr) -> bool:
+    """Whether `expr` is the same for every pair of a head, so that a factor of it costs nothing."""
+    return not variables(expr) & {"dot", "q", "k"}

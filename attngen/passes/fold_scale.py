@@ -12,7 +12,7 @@ import dataclasses
 import math
 
 from attngen.ir.attention import AttentionIR
-from attngen.ir.expr import DOT, Binary, Const, Expr, Unary
+from attngen.ir.expr import DOT, Binary, Const, Expr, Unary, children, with_children
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,23 +64,11 @@ def dot_factors(expr: Expr) -> frozenset[float]:
     factor = factor_of_dot(expr)
     if factor is not None:
         return frozenset({factor})
-    match expr:
-        case Unary(operand=operand):
-            return dot_factors(operand)
-        case Binary(left=left, right=right):
-            return dot_factors(left) | dot_factors(right)
-        case _:
-            return frozenset()
+    return frozenset[float]().union(*map(dot_factors, children(expr)))
 
 
 def without_factor(expr: Expr) -> Expr:
     """`expr` with each ``c * dot`` replaced by ``dot``."""
     if factor_of_dot(expr) is not None:
         return DOT
-    match expr:
-        case Unary(op=op, operand=operand, origin=origin):
-            return Unary(op, without_factor(operand), origin)
-        case Binary(op=op, left=left, right=right, origin=origin):
-            return Binary(op, without_factor(left), without_factor(right), origin)
-        case _:
-            return expr
+    return with_children(expr, tuple(without_factor(child) for child in children(expr)))

@@ -2,9 +2,9 @@
 
 Input and output: an AttentionIR. Negations are pushed down to what they deny, integer comparisons
 read ``positive terms <= positive terms`` (``q - k < 256`` becomes ``q <= k + 255``), `min` and
-`max` in them become `and` and `or`, and a comparison that another one implies goes, as does one
-that is always or never true. Comparisons of real numbers keep their order of operations, as
-rounding and NaN allow no other.
+`max` in them become `and` and `or`, as does a choice between truth values, and a comparison that
+another one implies goes, as does one that is always or never true. Comparisons of real numbers keep
+their order of operations, as rounding and NaN allow no other.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from attngen.ir.expr import (
     BinaryOp,
     Const,
     Expr,
+    Select,
     Unary,
     conjunction,
     disjunction,
+    size,
 )
 from attngen.ir.kinds import kind_of
 from attngen.passes.fold_constants import folded
@@ -38,6 +40,10 @@ _NEGATED: dict[str, BinaryOp] = {
     "eq": "ne",
     "ne": "eq",
 }
+
+_MAX_SELECT = (
+    100  # nodes of a choice that is spelt with `and` and `or`, which doubles its condition
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,10 +73,20 @@ def _normal(expr: Expr, *, negate: bool) -> Expr:
             if negate:
                 joined = "or" if op == "and" else "and"
             return join(joined, _normal(left, negate=negate), _normal(right, negate=negate))
+        case Select() if size(expr) <= _MAX_SELECT:
+            chosen = Binary("and", expr.condition, _negated(expr.then, negate=negate))
+            other = Binary(
+                "and", Unary("not", expr.condition), _negated(expr.otherwise, negate=negate)
+            )
+            return _normal(Binary("or", chosen, other), negate=False)
         case Binary(op=op, left=left, right=right) if op in COMPARISONS:
             return _comparison(expr, left, right, negate=negate)
         case _:
             return Unary("not", expr) if negate else expr
+
+
+def _negated(expr: Expr, *, negate: bool) -> Expr:
+    return Unary("not", expr) if negate else expr
 
 
 def _comparison(expr: Binary, left: Expr, right: Expr, *, negate: bool) -> Expr:
