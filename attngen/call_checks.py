@@ -110,12 +110,15 @@ def check_matrix(name: str, value: object, dtype: str, shape: tuple[int, int]) -
 
 def check_out(out: object, dtype: str, shape: tuple[int, ...], inputs: dict[str, Array]) -> Array:
     """`out`, if results can be written to it while `inputs` are being read."""
-    array = check_array("out", out, dtype, shape)
+    array = admit("out", out)
+    if array.dtype != np.dtype(dtype):  # a converted copy would not do here
+        order = "" if array.dtype.isnative else " in foreign byte order"
+        raise CallTypeError(f"out: expected dtype {dtype}, got {array.dtype.name}{order}")
+    if array.shape != shape:
+        raise CallValueError(f"out: expected shape {shape}, got {array.shape}")
     if not array.flags.writeable:
         raise CallValueError("out: expected an array that can be written, got a read-only one")
-    places = zip(array.strides, shape, strict=True)
-    shared = 0 in array.strides and any(stride == 0 and size > 1 for stride, size in places)
-    if shared and array.size:  # an empty array has strides of zero, and nothing to share
+    if array.size and _meets_itself(array):
         raise CallValueError(
             f"out: expected distinct elements, got strides {array.strides}, where elements share "
             "their place"
@@ -124,6 +127,25 @@ def check_out(out: object, dtype: str, shape: tuple[int, ...], inputs: dict[str,
         if np.may_share_memory(array, value) and _overlap(array, value):
             raise CallValueError(f"out: expected memory of its own, got memory that {name} lies in")
     return array
+
+
+def _meets_itself(array: Array) -> bool:
+    """Whether two elements of an array share memory."""
+    if array.flags.forc:
+        return False
+    axes = sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1)
+    reach = array.itemsize  # bytes that the axes so far span
+    for stride, size in axes:
+        if stride < reach:
+            break
+        reach += stride * (size - 1)
+    else:
+        return False  # each axis steps over all that the smaller ones span
+    offsets: Any = 0  # strides that interleave: rare, so that counting is quick enough
+    for stride, size in axes:
+        offsets = np.add.outer(offsets, np.arange(size) * stride)
+    steps = np.diff(np.sort(offsets, axis=None))
+    return bool((steps < array.itemsize).any())
 
 
 def _overlap(left: Array, right: Array) -> bool:

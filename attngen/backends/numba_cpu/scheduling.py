@@ -183,10 +183,12 @@ def check(ir: AttentionIR, target: CpuTarget, schedule: CpuSchedule) -> tuple[Pr
     used = scalars * vectors + vectors + 1
     if used > target.vector_registers:
         fits = (target.vector_registers - 1 - vectors) // vectors
-        reject("tile_scalars",
+        most = (target.vector_registers - 1) // 2  # with one scalar
+        reject("tile_scalars" if fits > 0 else "tile_vectors",
                f"a {scalars}×{vectors} register tile needs {used} registers, and {target.isa} has "
                f"{target.vector_registers}",
-               f"use at most tile_scalars: {fits} with tile_vectors: {vectors}")  # fmt: skip
+               f"use at most tile_scalars: {fits} with tile_vectors: {vectors}" if fits > 0 else
+               f"use at most tile_vectors: {most} with tile_scalars: 1")  # fmt: skip
     _check_multiple(reject, "block_q", schedule.block_q.value, schedule.panel_rows,
                     "a panel (tile_vectors × lanes)")  # fmt: skip
     _check_multiple(reject, "block_kv", schedule.block_kv.value, scalars, "tile_scalars")

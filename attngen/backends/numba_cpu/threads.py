@@ -61,7 +61,7 @@ def prepare() -> None:
     """Choose and start Numba's threading layer, once a process; cheap when repeated.
 
     Raises:
-        TargetError: the user asked for a layer that cannot be started.
+        TargetError: the user asked for a layer that cannot be started, or for no compiler.
     """
     if _state.layer:
         return
@@ -69,6 +69,11 @@ def prepare() -> None:
         if _state.layer:
             return
         settings = _numba_settings()
+        if settings.DISABLE_JIT:
+            raise TargetError(
+                "Numba's compiler is off (NUMBA_DISABLE_JIT), and kernels are made of vector "
+                "instructions, which Python cannot run; unset NUMBA_DISABLE_JIT"
+            )
         started_before = _started_layer() is not None
         wanted = str(settings.THREADING_LAYER).lower()
         try:
