@@ -215,7 +215,11 @@ MISTAKES: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "misspelt": ({"return_lsee": True}, CallTypeError, "did you mean 'return_lse'?"),
     "torch's keyword": ({"is_causal": True}, CallTypeError, "say 'causal: true' in the spec"),
     "dropout": ({"dropout_p": 0.1}, CallTypeError, "not supported"),
-    "no such thing": ({"zzz": 1}, CallTypeError, "the keywords are cu_seqlens, lengths, out, return_lse, sink"),
+    "no such thing": (
+        {"zzz": 1},
+        CallTypeError,
+        "the keywords are cu_seqlens, lengths, out, return_lse, sink",
+    ),
 }
 
 
