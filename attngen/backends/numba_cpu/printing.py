@@ -1,83 +1,56 @@
-"""Expressions as Python: scalar code for tile bounds, vector operations for scores and masks.
+"""Expressions as vector code, in two parts: before the loop over keys, and in it.
 
 Vector code is built from the operations of the generated ``simd`` module. A sub-expression that no
-vector variable enters stays scalar and is broadcast where it meets one.
+vector variable enters stays scalar and is broadcast where it meets one, and a whole number that
+meets a real one is converted there. What the inner loop does not change is made once, before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
-from attngen.ir.expr import COMPARISONS, Binary, Const, Expr, Load, Select, Unary, Var
+from attngen.backends.numba_cpu.scalar_code import (
+    Inputs,
+    clamped,
+    may_leave,
+    scalar_code,
+    scaled,
+)
+from attngen.ir.expr import COMPARISONS, Binary, Const, Expr, Load, Select, Unary, Var, variables
+from attngen.ir.kinds import Kind, kind_of
 
-_INFIX = {
-    "add": ("+", 4),
-    "sub": ("-", 4),
-    "mul": ("*", 5),
-    "div": ("/", 5),
-    "floordiv": ("//", 5),
-    "mod": ("%", 5),
-    "lt": ("<", 3),
-    "le": ("<=", 3),
-    "gt": (">", 3),
-    "ge": (">=", 3),
-    "eq": ("==", 3),
-    "ne": ("!=", 3),
-    "and": ("and", 1),
-    "or": ("or", 0),
-}
+__all__ = ["operations", "scalar_code", "vector_lines", "vector_sections"]
+
 _WIDTH = 72  # a line longer than this is cut into named steps
 
 
-def scalar_code(expr: Expr, level: int = 0) -> str:
-    """`expr` as a Python expression with no more parentheses than it needs."""
-    match expr:
-        case Const(value=bool() as truth):
-            return str(truth)
-        case Const(value=float() as number):
-            return f"ELEMENT({number!r})"
-        case Const(value=value):
-            return str(value) if value >= 0 else f"({value})"
-        case Var(name=name):
-            return name
-        case Unary(op="not", operand=operand):
-            text = f"not {scalar_code(operand, 2)}"
-            return f"({text})" if level > 2 else text
-        case Unary(op="neg", operand=operand):
-            return f"-{scalar_code(operand, 6)}" if level <= 5 else f"(-{scalar_code(operand, 6)})"
-        case Unary(op=op, operand=operand):
-            return f"np.{op}({scalar_code(operand)})"
-        case Binary(op="min" | "max" as op, left=left, right=right):
-            return f"{op}({scalar_code(left)}, {scalar_code(right)})"
-        case Select(condition=condition, then=then, otherwise=otherwise):
-            text = f"{scalar_code(then, 1)} if {scalar_code(condition, 1)} else "
-            text += scalar_code(otherwise)
-            return f"({text})"
-        case Load(input=name, indices=indices):
-            return f"{name}[{', '.join(scalar_code(i) for i in indices)}]"
-        case Binary(op=op, left=left, right=right):
-            symbol, own = _INFIX[op]
-            tight = op in COMPARISONS or op in ("sub", "div", "floordiv", "mod")  # not associative
-            text = f"{scalar_code(left, own + (op in COMPARISONS))} {symbol} "
-            text += scalar_code(right, own + tight)
-            return f"({text})" if own < level else text
+def vector_sections(
+    expr: Expr,
+    result: str,
+    vectors: AbstractSet[str],
+    inner: AbstractSet[str],
+    inputs: Inputs = (),
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Lines that assign `expr` to `result`: those before a loop that sets `inner`, those in it.
+
+    Args:
+        expr: what to compute.
+        result: the variable to assign; names of intermediate values begin with it.
+        vectors: the variables that are vectors; the others are scalars.
+        inner: the variables that the inner loop sets.
+        inputs: the side inputs, whose shapes save clamping an index that cannot leave its axis.
+    """
+    printer = _VectorPrinter(result, vectors, frozenset(inner), inputs)
+    text = printer.vector(expr, kind_of(expr), root=True)
+    lines = printer.lines if variables(expr) & printer.inner else printer.hoisted
+    lines.append(f"{result} = {text}")
+    return tuple(printer.hoisted), tuple(printer.lines)
 
 
 def vector_lines(expr: Expr, result: str, vectors: AbstractSet[str]) -> tuple[str, ...]:
     """Lines that assign `expr` to `result`, where the variables in `vectors` are vectors."""
-    printer = _VectorPrinter(vectors)
-    text, is_vector = printer.operand(expr)
-    if not is_vector:
-        text = f"v_splat({text})"
-    return (*printer.lines, f"{result} = {text}")
-
-
-def vector_sections(
-    expr: Expr, result: str, vectors: AbstractSet[str], inner: AbstractSet[str]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Lines that assign `expr` to `result`: those before a loop that sets `inner`, those in it."""
-    del inner
-    return (), vector_lines(expr, result, vectors)
+    hoisted, lines = vector_sections(expr, result, vectors, variables(expr))
+    return (*hoisted, *lines)
 
 
 def operations(lines: tuple[str, ...]) -> frozenset[str]:
@@ -89,56 +62,150 @@ def operations(lines: tuple[str, ...]) -> frozenset[str]:
 class _VectorPrinter:
     """Prints one expression; sub-expressions that grow too long become named steps."""
 
-    def __init__(self, vectors: AbstractSet[str]) -> None:
+    def __init__(
+        self, result: str, vectors: AbstractSet[str], inner: frozenset[str], inputs: Inputs
+    ) -> None:
+        self.result = result
         self.vectors = vectors
+        self.inner = inner
+        self.inputs = inputs
+        self.hoisted: list[str] = []
         self.lines: list[str] = []
+        self.named: dict[str, str] = {}
+        self.within_fixed = False
+
+    def vector(self, expr: Expr, kind: Kind, *, root: bool = False) -> str:
+        """The text of `expr` as a vector of that kind."""
+        fixed = not (self.within_fixed or variables(expr) & self.inner)
+        if not fixed:
+            return self.converted(expr, kind)
+        self.within_fixed = True
+        text = self.converted(expr, kind)
+        self.within_fixed = False
+        if root or text.isidentifier() or _is_simple(expr, text):
+            return text
+        return self.name_for(text, self.hoisted)
+
+    def converted(self, expr: Expr, kind: Kind) -> str:
+        """`expr` broadcast where it is a scalar, and made real where `kind` is and it is not."""
+        text, is_vector = self.operand(expr)
+        real = kind == "real" and kind_of(expr) != "real"
+        if is_vector:
+            return self.call("v_to_float", text) if real else text
+        if kind == "real":
+            text = _element(expr, text)
+        return f"v_splat({text})"
 
     def operand(self, expr: Expr) -> tuple[str, bool]:
-        """The text of `expr`, and whether it is a vector."""
+        """The text of `expr` in its own kind, and whether it is a vector."""
+        if not self.is_vector(expr):
+            return scalar_code(expr, 0, self.inputs), False
         match expr:
-            case Var(name=name) if name in self.vectors:
+            case Var(name=name):
                 return name, True
-            case Unary(op=op, operand=operand):
-                text, is_vector = self.operand(operand)
-                if not is_vector:
-                    return scalar_code(expr), False
-                if op == "neg":
-                    return self.step(f"v_sub(v_splat({_zero(operand)}), {text})"), True
-                return self.step(f"v_{op}({text})"), True
-            case Binary(op=op, left=left, right=right):
-                (left_text, left_vector) = self.operand(left)
-                (right_text, right_vector) = self.operand(right)
-                if not left_vector and not right_vector:
-                    return scalar_code(expr), False
-                left_text = left_text if left_vector else f"v_splat({left_text})"
-                right_text = right_text if right_vector else f"v_splat({right_text})"
-                return self.step(f"v_{op}({left_text}, {right_text})"), True
-            case _:
+            case Unary():
+                return self.unary(expr), True
+            case Binary():
+                return self.binary(expr), True
+            case Select():
+                kind = kind_of(expr)
+                condition = self.vector(expr.condition, "boolean")
+                then, otherwise = self.vector(expr.then, kind), self.vector(expr.otherwise, kind)
+                return self.call("v_select", condition, then, otherwise), True
+            case Load():
+                return self.call("v_gather", expr.input, self.flat_index(expr)), True
+            case Const():
                 return scalar_code(expr), False
 
-    def step(self, text: str) -> str:
-        if len(text) <= _WIDTH:
-            return text
-        name = f"step{len(self.lines)}"
-        self.lines.append(f"{name} = {text}")
-        return name
+    def is_vector(self, expr: Expr) -> bool:
+        """Whether a vector variable enters `expr`."""
+        return bool(variables(expr) & self.vectors)
+
+    def unary(self, expr: Unary) -> str:
+        """A function of a vector."""
+        kind = kind_of(expr.operand)
+        match expr.op:
+            case "neg":
+                zero = "0" if kind == "integer" else "ELEMENT(0)"
+                return self.call("v_sub", f"v_splat({zero})", self.vector(expr.operand, kind))
+            case "not" | "abs":
+                return self.call(f"v_{expr.op}", self.vector(expr.operand, kind))
+            case "int":
+                text = self.vector(expr.operand, kind)
+                return text if kind == "integer" else self.call("v_to_int", text)
+            case "float":
+                return self.vector(expr.operand, "real")
+            case _:
+                return self.call(f"v_{expr.op}", self.vector(expr.operand, "real"))
+
+    def binary(self, expr: Binary) -> str:
+        """An operation of which one operand at least is a vector."""
+        kinds = {kind_of(expr.left), kind_of(expr.right)}
+        if kinds == {"boolean"} and expr.op in COMPARISONS:
+            left, right = self.vector(expr.left, "boolean"), self.vector(expr.right, "boolean")
+            right = self.short(right)
+            pair = (right, f"v_not({right})")
+            return self.call("v_select", left, *(pair if expr.op == "eq" else pair[::-1]))
+        kind: Kind = "real" if "real" in kinds or expr.op == "div" else "integer"
+        if kinds == {"boolean"}:
+            kind = "boolean"
+        left, right = self.vector(expr.left, kind), self.vector(expr.right, kind)
+        return self.call(f"v_{expr.op}", left, right)
+
+    def flat_index(self, load: Load) -> str:
+        """The index of each lane's element in the flat array."""
+        scalars: list[str] = []
+        text = ""
+        runs_on = "k" in self.vectors
+        for axis, index in enumerate(load.indices):
+            below, above = may_leave(load, axis, self.inputs, runs_on=runs_on)
+            if not self.is_vector(index):
+                part = clamped(load, axis, (below, above), self.inputs)
+                scalars.append(scaled(part, load, axis))
+                continue
+            part = self.vector(index, "integer")
+            part = self.call("v_max", part, "v_splat(0)") if below else part
+            most = f"v_splat({load.input}_size{axis} - 1)"
+            part = self.call("v_min", part, most) if above else part
+            if axis < len(load.indices) - 1:
+                part = self.call("v_mul", part, f"v_splat({load.input}_stride{axis})")
+            text = self.call("v_add", text, part) if text else part
+        return self.call("v_add", f"v_splat({' + '.join(scalars)})", text) if scalars else text
+
+    def call(self, function: str, *arguments: str) -> str:
+        """A call, of which the longest arguments become steps until it fits a line."""
+        parts = list(arguments)
+        while len(text := f"{function}({', '.join(parts)})") > _WIDTH:
+            longest = max(range(len(parts)), key=lambda i: len(parts[i]))
+            if parts[longest].isidentifier():
+                break
+            parts[longest] = self.short(parts[longest])
+        return text
+
+    def short(self, text: str) -> str:
+        """The name of a step that has the value of `text`."""
+        lines = self.hoisted if self.within_fixed else self.lines
+        return text if text.isidentifier() else self.name_for(text, lines)
+
+    def name_for(self, text: str, lines: list[str]) -> str:
+        """A name for the value of `text`, assigned in `lines` unless it is already."""
+        if text not in self.named:
+            self.named[text] = f"{self.result}_{len(self.named)}"
+            lines.append(f"{self.named[text]} = {text}")
+        return self.named[text]
 
 
-def _zero(operand: Expr) -> str:
-    return "ELEMENT(0)" if _is_float(operand) else "0"
+def _is_simple(expr: Expr, text: str) -> bool:
+    """Whether `text` broadcasts a constant or a variable, which costs nothing in a loop."""
+    return isinstance(expr, (Const, Var)) and text.startswith("v_splat(")
 
 
-def _is_float(expr: Expr) -> bool:
+def _element(expr: Expr, text: str) -> str:
+    """The text of a scalar as an ELEMENT."""
     match expr:
         case Const(value=value):
-            return isinstance(value, float)
-        case Var(name=name):
-            return name == "dot"
-        case Unary(op=op, operand=operand):
-            return op == "tanh" or _is_float(operand)
-        case Binary(op=op, left=left, right=right):
-            return op == "div" or _is_float(left) or _is_float(right)
-        case Select(then=then, otherwise=otherwise):
-            return _is_float(then) or _is_float(otherwise)
-        case Load(dtype=dtype):
-            return dtype == "float"
+            return f"ELEMENT({value!r})"
+        case Load(dtype="float") | Unary(op="float"):
+            return text
+        case _:
+            return f"ELEMENT({text})"

@@ -1,0 +1,134 @@
+"""Expressions as scalar Python: the bounds of tiles, and what is one value for a whole vector.
+
+Input: an expression, and the side inputs whose shapes are known. Output: a Python expression over
+the variables, ``ELEMENT``, ``np``, and for an input ``doc`` the flat array ``doc`` with
+``doc_size0`` … and ``doc_stride0`` …. An index that is not surely inside its axis is clamped.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from attngen.ir.attention import SideInput
+from attngen.ir.expr import COMPARISONS, Binary, Const, Expr, Load, Select, Unary, Var
+from attngen.ir.kinds import kind_of
+from attngen.ir.ranges import ANY_CALL, value_range
+
+Inputs = tuple[SideInput, ...]
+
+_INFIX = {
+    "add": ("+", 4),
+    "sub": ("-", 4),
+    "mul": ("*", 5),
+    "div": ("/", 5),
+    "floordiv": ("//", 5),
+    "mod": ("%", 5),
+    "lt": ("<", 3),
+    "le": ("<=", 3),
+    "gt": (">", 3),
+    "ge": (">=", 3),
+    "eq": ("==", 3),
+    "ne": ("!=", 3),
+    "and": ("and", 1),
+    "or": ("or", 0),
+}
+_ASSOCIATIVE = frozenset({"add", "mul", "and", "or"})
+_LARGE = 1 << 62
+
+# The variable that runs over an axis of that size, which it cannot leave.
+_RUNS_OVER = {"batch": "b", "heads": "h", "kv_heads": "kv_h", "kv_len": "k"}
+
+
+def scalar_code(expr: Expr, level: int = 0, inputs: Inputs = ()) -> str:
+    """`expr` as a Python expression with no more parentheses than it needs."""
+    match expr:
+        case Const(value=bool() as truth):
+            return str(truth)
+        case Const(value=float() as number):
+            return f"ELEMENT({number!r})"
+        case Const(value=value):
+            return str(value) if value >= 0 else f"({value})"
+        case Var(name=name):
+            return name
+        case Unary(op="not", operand=operand):
+            text = f"not {scalar_code(operand, 2, inputs)}"
+            return f"({text})" if level > 2 else text
+        case Unary(op="neg", operand=operand):
+            text = f"-{scalar_code(operand, 6, inputs)}"
+            return text if level <= 5 else f"({text})"
+        case Unary():
+            return _function(expr, inputs)
+        case Binary(op="min" | "max" as op, left=left, right=right):
+            return f"{op}({scalar_code(left, 0, inputs)}, {scalar_code(right, 0, inputs)})"
+        case Binary(op=op, left=left, right=right):
+            symbol, own = _INFIX[op]
+            tight = op not in _ASSOCIATIVE
+            if op == "mul" and isinstance(right, Binary):
+                tight = right.op in ("div", "floordiv", "mod")
+            text = f"{scalar_code(left, own + (op in COMPARISONS), inputs)} {symbol} "
+            text += scalar_code(right, own + tight, inputs)
+            return f"({text})" if own < level else text
+        case Select(condition=condition, then=then, otherwise=otherwise):
+            text = f"{scalar_code(then, 0, inputs)} if {scalar_code(condition, 0, inputs)} else "
+            return f"({text}{scalar_code(otherwise, 0, inputs)})"
+        case Load():
+            return f"{expr.input}[{_flat_index(expr, inputs)}]"
+        case _:
+            assert_never(expr)
+
+
+def _function(expr: Unary, inputs: Inputs) -> str:
+    operand = scalar_code(expr.operand, 0, inputs)
+    kind = kind_of(expr.operand)
+    match expr.op:
+        case "abs":
+            return f"abs({operand})"
+        case "float":
+            return f"ELEMENT({operand})"
+        case "int" if kind == "real":
+            low, high = value_range(expr.operand, ANY_CALL)
+            if low > -_LARGE and high < _LARGE:
+                return f"int({operand})"
+            return f"(int({operand}) if abs({operand}) < {_LARGE} else 0)"
+        case "int":
+            return f"int({operand})"
+        case "sigmoid":
+            return f"(ELEMENT(1) / (ELEMENT(1) + np.exp(-ELEMENT({operand}))))"
+        case _:
+            return f"np.{expr.op}({operand})"
+
+
+def _flat_index(load: Load, inputs: Inputs) -> str:
+    axes = range(len(load.indices))
+    parts = (clamped(load, axis, may_leave(load, axis, inputs), inputs) for axis in axes)
+    return " + ".join(scaled(part, load, axis) for axis, part in enumerate(parts))
+
+
+def clamped(load: Load, axis: int, leaves: tuple[bool, bool], inputs: Inputs) -> str:
+    """A scalar index, kept inside its axis where it may leave it below or above."""
+    below, above = leaves
+    text = scalar_code(load.indices[axis], 0 if below or above else 5, inputs)
+    text = f"max({text}, 0)" if below else text
+    return f"min({text}, {load.input}_size{axis} - 1)" if above else text
+
+
+def scaled(index: str, load: Load, axis: int) -> str:
+    """`index` times the elements from one index of that axis to the next."""
+    last = axis == len(load.indices) - 1
+    return index if last else f"{index} * {load.input}_stride{axis}"
+
+
+def may_leave(load: Load, axis: int, inputs: Inputs, *, runs_on: bool = False) -> tuple[bool, bool]:
+    """Whether an index may lie below its axis, and whether above it.
+
+    Where it `runs_on`, k may lie past the end of the sequence: it fills up a vector.
+    """
+    index = load.indices[axis]
+    shapes = {given.name: given.shape for given in inputs}
+    size = shapes[load.input][axis] if load.input in shapes else None
+    low, high = value_range(index, ANY_CALL)
+    below = low < 0
+    if isinstance(size, int):
+        return below, high >= size
+    inside = isinstance(index, Var) and _RUNS_OVER.get(str(size)) == index.name
+    return below, not inside or (runs_on and index == Var("k"))
