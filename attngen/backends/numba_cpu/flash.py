@@ -93,28 +93,33 @@ def flash_file(ir: AttentionIR, kernel: FlashForward) -> SourceFile:
 def flash_context(ir: AttentionIR, kernel: FlashForward) -> FlashContext:
     """Everything the template prints."""
     lanes, tile = kernel.lanes, kernel.tile_scalars
-    forms = interval_code(kernel.mask)
+    forms = interval_code(kernel.mask, ir.inputs)
     inputs = definitions(ir, kernel.mask, 9)
     score, mask = _sections(ir, kernel, tuple(inputs))
     sections = tuple(s.reads for s in (score, mask) if s)
     q_bounds = bound_assignments(kernel.mask, "q")
+    heads = {"h_first": "kv_h * GROUP", "h_last": "kv_h * GROUP + GROUP - 1"}
     block_rows = {
+        **heads,
         "q_first": "first_row // GROUP + offset",
         "q_last": "(first_row + rows - 1) // GROUP + offset",
     }
     panel_rows = {
+        **heads,
         "q_first": "(first_row + panel) // GROUP + offset",
         "q_last": "(first_row + min(panel + PANEL, rows) - 1) // GROUP + offset",
     }
     keys = {"k_last": "k_first + keys - 1", **bound_assignments(kernel.mask, "k")}
     block_test = kernel.mask is not None and not is_closed(kernel.mask)
-    range_lines = needed(block_rows, forms["key_first"], forms["key_last"])
+    range_lines = needed({**block_rows, **q_bounds}, forms["key_first"], forms["key_last"])
     key_lines = needed(keys, forms["always"], forms["possible"])
     test_lines = needed({**block_rows, **q_bounds}, forms["possible"]) if block_test else ()
     panel_lines = needed({**panel_rows, **q_bounds}, *forms.values())
     names = read_by(
         tuple(n for n in inputs if n not in ("sink", "sizes")),
         *sections,
+        *forms.values(),
+        *range_lines,
         *key_lines,
         *test_lines,
         *panel_lines,
@@ -179,7 +184,7 @@ def _sections(
     inner = {"k": "k_first + key"}
 
     def make(results: dict[str, Expr]) -> Section:
-        return section(results, frozenset(vectors), inner, outer, parameters)
+        return section(results, frozenset(vectors), inner, outer, parameters, ir.inputs)
 
     scores = {} if kernel.score == DOT else {"score": kernel.score}
     score = make(scores) if scores else None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from attngen.backends.numba_cpu.printing import operations, scalar_code, vector_sections
 from attngen.dtypes import DType
+from attngen.ir.attention import SideInput
 from attngen.ir.expr import Expr
 from attngen.ir.kernel import Buffer, MaskPlan
 from attngen.lowering import workspace_elements
@@ -61,6 +62,7 @@ def section(
     inner: dict[str, str],
     outer: dict[str, str],
     parameters: tuple[str, ...],
+    inputs: tuple[SideInput, ...] = (),
 ) -> Section:
     """Lines that make each of `results` (name -> expression).
 
@@ -70,11 +72,12 @@ def section(
         inner: name -> code of the variables that are set in the inner loop.
         outer: name -> code of those that are set before it.
         parameters: the other names that the lines may read, in the order of the parameters.
+        inputs: the side inputs that `results` may index.
     """
     row: list[str] = []
     key: list[str] = []
     for name, expr in results.items():
-        before, within = vector_sections(expr, name, vectors, frozenset(inner) | {"dot"})
+        before, within = vector_sections(expr, name, vectors, frozenset(inner) | {"dot"}, inputs)
         row += before
         key += within
     key = [*assignments(inner, *key), *key]
@@ -98,10 +101,12 @@ def needed(definitions: dict[str, str], *readers: str) -> tuple[str, ...]:
     return lines
 
 
-def interval_code(mask: MaskPlan | None) -> dict[str, str]:
+def interval_code(mask: MaskPlan | None, inputs: tuple[SideInput, ...] = ()) -> dict[str, str]:
     """The interval forms of `mask` as Python, or empty strings where nothing is known."""
     forms = {form: getattr(mask, form) if mask else None for form in INTERVAL_FORMS}
-    return {form: "" if expr is None else scalar_code(expr) for form, expr in forms.items()}
+    return {
+        form: "" if expr is None else scalar_code(expr, 0, inputs) for form, expr in forms.items()
+    }
 
 
 def assignments(definitions: dict[str, str], *readers: str) -> tuple[str, ...]:

@@ -21,13 +21,15 @@ from attngen.backends.numba_cpu.sections import (
 )
 from attngen.backends.numba_cpu.side_inputs import SEQUENCE, definitions
 from attngen.ir.attention import AttentionIR
-from attngen.ir.expr import DOT, Expr
+from attngen.ir.expr import DOT, Expr, loads, variables
 from attngen.ir.kernel import SourceFile, SplitKV
 from attngen.lowering import padded_row, round_up, workspace_elements
 from attngen.render import render
 
 TEMPLATE = "numba_cpu/split_kv.py.jinja"
 _OPERATIONS = "fetch_add v_add v_weight v_fma v_load v_max v_splat v_store v_sub v_sum v_zero"
+
+_SEQUENCE_ALONE = frozenset({"q_first", "q_last", "q_len", "kv_len"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +80,25 @@ def split_file(ir: AttentionIR, kernel: SplitKV) -> SourceFile:
 def split_context(ir: AttentionIR, kernel: SplitKV) -> SplitContext:
     """Everything the template prints."""
     lanes = kernel.lanes
-    forms = interval_code(kernel.mask)
+    forms = interval_code(kernel.mask, ir.inputs)
     del forms["possible"]  # a split outside the range of the keys has no keys
+    for form, bound in _key_bounds(kernel).items():
+        if bound is not None and (loads(bound) or not variables(bound) <= _SEQUENCE_ALONE):
+            forms[form] = ""  # one range of keys holds for all heads and sequences of its lengths
     if kernel.mask and kernel.mask.data_bounds:
         forms["always"] = "False"  # few rows are masked faster than their data is looked up
     inputs = definitions(ir, kernel.mask, 10)
-    score, mask = _sections(kernel, tuple(inputs))
+    score, mask = _sections(ir, kernel, tuple(inputs))
     reads = tuple(s.reads for s in (score, mask) if s)
-    names = read_by(tuple(n for n in inputs if n not in ("sink", "sizes")), *reads)
+    names = read_by(tuple(n for n in inputs if n not in ("sink", "sizes")), *reads, forms["always"])
     input_lines = needed(inputs, *names, *["sink"] * ir.sink)
     rows = {"q": "row // GROUP + offset", "h": "kv_h * GROUP + row % GROUP"}
-    positions = {"q_first": "offset", "q_last": "offset + q_len - 1"}
+    positions = {
+        "q_first": "offset",
+        "q_last": "offset + q_len - 1",
+        "h_first": "kv_h * GROUP",
+        "h_last": "kv_h * GROUP + GROUP - 1",
+    }
     return SplitContext(
         summary=f"Attention of {ir.name}: decoding, few query rows against many keys.",
         head_dim=kernel.head_dim,
@@ -125,13 +135,20 @@ def split_context(ir: AttentionIR, kernel: SplitKV) -> SplitContext:
     )
 
 
-def _sections(kernel: SplitKV, inputs: tuple[str, ...]) -> tuple[Section | None, Section | None]:
+def _key_bounds(kernel: SplitKV) -> dict[str, Expr | None]:
+    mask = kernel.mask
+    return {"key_first": mask.key_first, "key_last": mask.key_last} if mask else {}
+
+
+def _sections(
+    ir: AttentionIR, kernel: SplitKV, inputs: tuple[str, ...]
+) -> tuple[Section | None, Section | None]:
     """The score's section and the mask's, which makes scores as well."""
     parameters = ("q", "h", "first", *SEQUENCE, *inputs)
 
     def make(results: dict[str, Expr]) -> Section:
         inner = {"k": "v_iota(first + lane)"}
-        return section(results, frozenset({"k", "dot"}), inner, {}, parameters)
+        return section(results, frozenset({"k", "dot"}), inner, {}, parameters, ir.inputs)
 
     scores = {} if kernel.score == DOT else {"score": kernel.score}
     score = make(scores) if scores else None
