@@ -30,13 +30,11 @@ from attngen.cache.machine_code import seal_modules
 NAMESPACE = "attngen_generated"
 
 
-def load(folder: Path, *, serial: bool = False) -> ModuleType:
+def load(folder: Path) -> ModuleType:
     """Import the generated package in `folder`.
 
     Args:
         folder: it holds ``__init__.py``; machine code is kept in its ``__pycache__``.
-        serial: compile its kernels without threads, for a process in which threads cannot run.
-            This gives a second, independent package.
 
     Raises:
         FileNotFoundError: there is no generated package in `folder`.
@@ -44,29 +42,29 @@ def load(folder: Path, *, serial: bool = False) -> ModuleType:
     folder = folder.absolute()
     digest = _package_digest(folder)
     with _lock:
-        key = (folder, digest, serial)
+        key = (folder, digest)
         if key not in _loaded:
-            _loaded[key] = _import(_free_name(folder, digest, serial), folder, digest, serial)
+            _loaded[key] = _import(_free_name(folder, digest), folder, digest)
         return _loaded[key]
 
 
-def _free_name(folder: Path, digest: str, serial: bool) -> str:
+def _free_name(folder: Path, digest: str) -> str:
     # Machine code is tied to the module's name, so that must not depend on where the cache is,
     # except for a second copy of a package in one process.
     stem = re.sub(r"\W", "_", folder.name)
-    name = f"{NAMESPACE}.{stem}_{digest[:8]}{'_serial' if serial else ''}"
+    name = f"{NAMESPACE}.{stem}_{digest[:8]}"
     if name in sys.modules:
         name += "_" + hashlib.sha256(str(folder).encode()).hexdigest()[:8]
     return name
 
 
-def _import(name: str, folder: Path, digest: str, serial: bool) -> ModuleType:
+def _import(name: str, folder: Path, digest: str) -> ModuleType:
     _register_namespace()
     init = folder / "__init__.py"
     spec = importlib.util.spec_from_file_location(
         name,
         init,
-        loader=_Loader(name, str(init), serial),
+        loader=_Loader(name, str(init)),
         submodule_search_locations=[str(folder)],
     )
     if spec is None or spec.loader is None:
@@ -85,23 +83,14 @@ def _import(name: str, folder: Path, digest: str, serial: bool) -> ModuleType:
 
 
 class _Loader(SourceFileLoader):
-    """Python's loader of source files, with sealed byte code and an optional serial variant."""
-
-    def __init__(self, fullname: str, path: str, serial: bool) -> None:
-        super().__init__(fullname, path)
-        self.serial = serial
+    """Python's loader of source files, with sealed byte code."""
 
     def get_code(self, fullname: str) -> CodeType | None:
         """The module's code, from its sealed file if that was made from this very source."""
         path = Path(self.get_filename(fullname))
         source = path.read_bytes()
-        if self.serial:
-            source = source.replace(b"parallel=True", b"parallel=False")
         context = b"\0".join((importlib.util.MAGIC_NUMBER, str(path).encode(), source))
-        variant = "serial" if self.serial else "code"
-        cached = (
-            path.parent / "__pycache__" / f"{path.stem}.{sys.implementation.cache_tag}.{variant}"
-        )
+        cached = path.parent / "__pycache__" / f"{path.stem}.{sys.implementation.cache_tag}.code"
         payload = sealed.read(cached, context)
         if payload is not None:
             code: CodeType = marshal.loads(payload)  # noqa: S302 - sealed: the bytes we wrote
@@ -130,7 +119,7 @@ class _Finder(MetaPathFinder):
         if not isinstance(loader, _Loader) or not file.is_file():
             return None
         return importlib.util.spec_from_file_location(
-            fullname, file, loader=_Loader(fullname, str(file), loader.serial)
+            fullname, file, loader=_Loader(fullname, str(file))
         )
 
 
@@ -150,7 +139,7 @@ def _package_digest(folder: Path) -> str:
     return total.hexdigest()
 
 
-_loaded: dict[tuple[Path, str, bool], ModuleType] = {}
+_loaded: dict[tuple[Path, str], ModuleType] = {}
 _lock = threading.RLock()
 
 

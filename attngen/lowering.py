@@ -1,6 +1,6 @@
 """AttentionIR × CpuSchedule -> KernelIR: sizes become numbers, masks get their interval forms.
 
-Input: a simplified AttentionIR (base 2) and a checked schedule. Output: a program whose kernels hold
+Input: a simplified AttentionIR (base 2), a checked schedule. Output: a program whose kernels hold
 all that printing them needs. Nothing is decided here, and no target syntax is produced.
 """
 

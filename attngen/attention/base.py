@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from attngen import call_checks, call_extras, loader
+from attngen import call_checks, call_extras
 from attngen.backends.numba_cpu import threads
 from attngen.call_checks import Array
 from attngen.errors import CallTypeError
@@ -109,12 +109,13 @@ class Attention(ABC):
         function, arguments = self._compiled.recipe
         return function, arguments
 
-    def _kernels(self) -> Any:
-        """The package to call in this process: the serial one where threads cannot run."""
+    def _run(self, function: str, *arrays: object, **more: object) -> None:
+        """Call a function of the package, on the calling thread where threads cannot run."""
         threads.prepare()
         if threads.must_be_serial():
-            return loader.load(self._compiled.folder, serial=True)
-        return self._package
+            more["workers"] = 1
+        with threads.guard():
+            getattr(self._package, function)(*arrays, **more)
 
     def _known_keywords(self, given: Mapping[str, object], *more: str) -> None:
         """Refuse keywords that are no side input of the spec."""

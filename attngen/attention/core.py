@@ -12,7 +12,6 @@ import numpy as np
 
 from attngen import call_checks
 from attngen.attention.base import Attention, Compiled, Result, fill_empty
-from attngen.backends.numba_cpu import threads
 from attngen.call_checks import Array
 from attngen.errors import CallTypeError
 from attngen.weights import Weights
@@ -82,12 +81,10 @@ class CoreAttention(Attention):
         if self._inputs or lengths is not None or cu_seqlens is not None:
             more = self._extras(q_len, k.shape[-3], batch, single, lengths, cu_seqlens, inputs)
         if target.size and k.shape[-3]:
-            kernels = self._kernels()
-            with threads.guard():
-                if single:
-                    kernels.attend(q[None], k[None], v[None], target[None], lse, sink, **more)
-                else:
-                    kernels.attend(q, k, v, target, lse, sink, **more)
+            arrays = (q, k, v, target)
+            if single:
+                arrays = (q[None], k[None], v[None], target[None])
+            self._run("attend", *arrays, lse, sink, **more)
         else:
             fill_empty(target, lse)
         if lse is None:

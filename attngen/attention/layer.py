@@ -12,7 +12,6 @@ import numpy as np
 
 from attngen import call_checks, fingerprint
 from attngen.attention.base import Attention, Compiled, Recipe, Result, fill_empty
-from attngen.backends.numba_cpu import threads
 from attngen.call_checks import Array
 from attngen.errors import CallTypeError, CallValueError
 from attngen.weights import PackedWeights, Weights, pack
@@ -85,9 +84,7 @@ class LayerAttention(Attention):
             kv_len = context3.shape[1]
             more = self._extras(q_len, kv_len, batch, single, lengths, cu_seqlens, inputs)
         if target.size and context3.shape[1]:
-            kernels = self._kernels()
-            with threads.guard():
-                kernels.layer(x3, context3, packed, out3, lse, sink, **more)
+            self._run("layer", x3, context3, packed, out3, lse, sink, **more)
         else:
             # No key: heads are zero, and the output projection adds its bias to them.
             fill_empty(target, lse)
@@ -132,9 +129,7 @@ class LayerAttention(Attention):
                 "make them with attngen.Weights(q=..., k=..., v=..., o=...)"
             )
         weights.check(self._compiled.ir)
-        kernels = self._kernels()
-        with threads.guard():
-            return pack(weights, kernels.pack_weight)
+        return pack(weights, self._package.pack_weight)
 
 
 def _restore_bound(recipe: Recipe, packed: PackedWeights, layout: str) -> LayerAttention:

@@ -75,15 +75,6 @@ def test_a_folder_without_a_package(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-def test_the_serial_variant_is_a_package_of_its_own(tmp_path: Path, key: CacheKey) -> None:
-    text = "def options(**given):\n    return given\n\nOPTIONS = options(parallel=True)\n"
-    path = publish(tmp_path, key, __init__="from .part import OPTIONS", part=text)
-    assert load(path).OPTIONS == {"parallel": True}
-    assert load(path, serial=True).OPTIONS == {"parallel": False}
-    assert load(path, serial=True) is load(path, serial=True)
-    assert (path / "part.py").read_text() == text
-
-
 @pytest.mark.parametrize("damage", [b"", b"attngen-sealed-1", b"\0" * 4096])
 def test_damaged_byte_code_is_not_run(
     damage: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -94,7 +85,6 @@ def test_damaged_byte_code_is_not_run(
     (code,) = (tmp_path / "__pycache__").iterdir()
     good = code.read_bytes()
     code.write_bytes(damage or good[:-7])
-    assert load(tmp_path, serial=True).x == 1
     forget(tmp_path)
     assert load(tmp_path).x == 1
     assert code.read_bytes() == good

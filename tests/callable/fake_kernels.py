@@ -60,29 +60,37 @@ PARALLEL = (
 from numba import get_num_threads, njit, prange
 
 
-@njit(parallel=True, cache=True)
-def _attend(q, k, v, out, workers):
+@njit(cache=True)
+def _attend_share(q, k, v, out, worker, workers):
     batch, q_len, heads, head_dim = q.shape
     group = heads // k.shape[2]
-    for worker in prange(workers):
-        for task in range(worker, batch * q_len * heads, workers):
-            b, i, h = task // (q_len * heads), task // heads % q_len, task % heads
-            total = 0.0
-            for j in range(k.shape[1]):
-                dot = 0.0
-                for d in range(head_dim):
-                    dot += q[b, i, h, d] * k[b, j, h // group, d]
-                p = np.exp(dot / np.sqrt(head_dim))
-                total += p
-                for d in range(v.shape[3]):
-                    before = 0.0 if j == 0 else out[b, i, h, d]
-                    out[b, i, h, d] = before + p * v[b, j, h // group, d]
+    for task in range(worker, batch * q_len * heads, workers):
+        b, i, h = task // (q_len * heads), task // heads % q_len, task % heads
+        total = 0.0
+        for j in range(k.shape[1]):
+            dot = 0.0
+            for d in range(head_dim):
+                dot += q[b, i, h, d] * k[b, j, h // group, d]
+            p = np.exp(dot / np.sqrt(head_dim))
+            total += p
             for d in range(v.shape[3]):
-                out[b, i, h, d] /= total
+                before = 0.0 if j == 0 else out[b, i, h, d]
+                out[b, i, h, d] = before + p * v[b, j, h // group, d]
+        for d in range(v.shape[3]):
+            out[b, i, h, d] /= total
 
 
-def attend(q, k, v, out, lse=None, sink=None):
-    _attend(q, k, v, out, get_num_threads())
+@njit(parallel=True, cache=True)
+def _attend(q, k, v, out, workers):
+    for worker in prange(workers):
+        _attend_share(q, k, v, out, worker, workers)
+
+
+def attend(q, k, v, out, lse=None, sink=None, workers=None):
+    if workers == 1:
+        _attend_share(q, k, v, out, 0, 1)
+    else:
+        _attend(q, k, v, out, get_num_threads())
 """
 )
 
