@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from repo.generated import SPECS, TARGETS, stages
+from repo.generated import SHIPPED, TARGETS, stages
 
 from attngen.cli.app import command
 from attngen.contract import contract
@@ -45,8 +45,8 @@ def schedule() -> str:
 
 def lower() -> str:
     lines = kernel_text(stages("window", ISA).kernel).splitlines()
-    first = next(i for i, line in enumerate(lines) if line.strip().startswith("mask"))
-    forms = "\n".join(lines[first : first + 5])
+    full = next(i for i, line in enumerate(lines) if line.strip().startswith("full tile"))
+    forms = "\n".join(lines[full - 1 : full + 4])
     return _block("console", f"$ attngen show window --stage lower\n…\n{forms}\n…")
 
 
@@ -83,7 +83,7 @@ def keys() -> str:
 def _keys(section: Section, prefix: str) -> Iterator[tuple[str, str, str]]:
     for field in section.fields:
         name, kind = f"{prefix}{field.name}", field.kind
-        yield f"`{name}`", field.doc, field.default
+        yield f"`{name}`", field.doc, field.default.partition(";")[0]
         if isinstance(kind, Named):
             name, kind = f"{name}.NAME", kind.item.kind
         if isinstance(kind, Section):
@@ -92,7 +92,7 @@ def _keys(section: Section, prefix: str) -> Iterator[tuple[str, str, str]]:
 
 def gallery() -> str:
     rows = []
-    for spec in SPECS:
+    for spec in SHIPPED:
         ir = elaborate(read_spec(spec))
         heads = str(ir.heads) if ir.kv_heads == ir.heads else f"{ir.heads} / {ir.kv_heads}"
         size = (
@@ -104,7 +104,7 @@ def gallery() -> str:
 
 def contract_lines() -> str:
     ir = stages("gpt_oss_20b_global", ISA).simplified
-    return "\n".join(f"- {line}" for line in contract(ir))
+    return "".join(f"- {line}\n" for line in contract(ir))
 
 
 def commands() -> str:

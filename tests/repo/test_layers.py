@@ -15,10 +15,19 @@ from repo.generated import ROOT
 PACKAGE = ROOT / "attngen"
 
 # From the ground up; an entry is a module or a whole subpackage. Imports go down or stay level.
-LAYERS = (
+LAYERS: tuple[set[str], ...] = (
     {"errors", "source", "dtypes", "fingerprint", "resources", "formatting", "timing"},
     {"targets", "ir"},
-    {"spec", "reference", "accuracy", "contract", "costs", "call_checks", "side_data"},
+    {
+        "spec",
+        "reference",
+        "accuracy",
+        "contract",
+        "costs",
+        "side_data",
+        "call_checks",
+        "call_extras",
+    },
     {"passes", "mask_tiles", "lowering", "weights"},
     {"render"},
     {"backends"},

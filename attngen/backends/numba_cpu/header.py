@@ -42,11 +42,18 @@ def header_file(kernel: KernelIR, schedule: CpuSchedule, target: CpuTarget) -> S
     ]
     if any(isinstance(part, Projection) for part in kernel.kernels):
         files.append(("projection.py", "the projections: a blocked matrix product"))
+    if ir.inputs:
+        files.append(("inputs.py", "the spec's tables, and side inputs as the kernels read them"))
     files += [
         ("simd.py", f"vectors of {schedule.lanes.value} lanes for {target.isa}"),
         ("sequences.py", "which queries and keys of the arrays belong together"),
         ("workers.py", "one worker a thread, arrays of any layout, workspaces"),
     ]
+    used = {name for name, _ in schedule.decisions()}
+    if not any(isinstance(part, Projection) for part in kernel.kernels):
+        used = {name for name in used if not name.startswith("gemm_")}
+    if not layer:
+        used.discard("projection")
     exports = ["attend", "attention"]
     if layer:
         exports += ["layer", "pack_weight", "project"]
@@ -57,6 +64,7 @@ def header_file(kernel: KernelIR, schedule: CpuSchedule, target: CpuTarget) -> S
         decisions=tuple(
             line
             for name, d in schedule.decisions()
+            if name in used
             for line in _wrapped(f"{name} = {d.value} ({d.source}): {d.why}")
         ),
         contract=tuple(line for fact in contract(ir) for line in _wrapped(fact)),
@@ -103,6 +111,10 @@ def symbols(ir: AttentionIR) -> tuple[tuple[str, str, str], ...]:
         ("out", f"(batch, q_len, {ir.heads}, {ir.value_dim})", "the heads' outputs"),
         ("lse", f"(batch, {ir.heads}, q_len)", "log-sum-exp of each row's scores"),
     ]
+    for side in ir.inputs:
+        shape = f"({', '.join(map(str, side.shape))}{',' * (len(side.shape) == 1)})"
+        kind = "a side input" if side.values is None else "a table of the spec"
+        rows.append((side.name, shape, f"{kind}, {side.dtype}"))
     if ir.sink:
         rows.append(("sink", f"({ir.heads},)", "a learned logit per head"))
     return tuple(rows)

@@ -36,6 +36,7 @@ class InputsContext:
     """Variables of ``inputs.py.jinja``, which documents them."""
 
     inputs: tuple[NamedInput, ...]
+    has_floats: bool
     bounded: tuple[str, ...]
 
 
@@ -44,7 +45,8 @@ def inputs_files(ir: AttentionIR, mask: MaskPlan | None) -> tuple[SourceFile, ..
     if not ir.inputs:
         return ()
     named = tuple(NamedInput(i.name, i.values, _ELEMENTS[i.dtype]) for i in ir.inputs)
-    context = InputsContext(named, bounded_inputs(mask))
+    has_floats = any(i.values is not None and i.dtype == "float" for i in ir.inputs)
+    context = InputsContext(named, has_floats, bounded_inputs(mask))
     return (SourceFile("inputs.py", render("numba_cpu/inputs.py.jinja", context)),)
 
 

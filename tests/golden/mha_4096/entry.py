@@ -95,9 +95,7 @@ def attention(q, k, v, *, out=None, return_lse=False):
     return result, lse[0] if single else lse
 
 
-def layer(
-    x, context, weights, out, lse=None, sink=None, table=None, workers=None
-):
+def layer(x, context, weights, out, lse=None, sink=None, table=None, workers=None):
     """Write the layer's result for `x`, attending to `context`, to `out`.
 
     Args:
