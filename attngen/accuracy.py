@@ -2,7 +2,8 @@
 
 Input: an AttentionIR and the sizes of what it is given. Output: an absolute bound for each element.
 
-With unit roundoff u and ``magnitude`` = slope · max‖q‖ · max‖k‖ (no score of this call is larger):
+With unit roundoff u and ``magnitude`` = slope · max‖q‖ · max‖k‖ + |score of 0|, over a sample of
+positions where they matter (no score of this call is much larger):
 a rounded dot product moves a score by a few u · magnitude, which moves every weight by that factor;
 the sums over n keys add √n · u as rounding errors do that are as often up as down (Higham & Mary,
 2019). Outputs are averages of values, so all of it scales with max|v|::
@@ -19,12 +20,15 @@ far larger.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from attngen.ir.attention import AttentionIR
 from attngen.ir.evaluate import evaluate
+from attngen.ir.expr import loads, variables
 
 _ROOM = 4.0
 _STEP = 1e-4
@@ -35,11 +39,15 @@ def core_bound(
     q: npt.NDArray[np.floating],
     k: npt.NDArray[np.floating],
     v: npt.NDArray[np.floating],
+    inputs: Mapping[str, npt.NDArray[Any]] | None = None,
 ) -> float:
-    """The bound for a core whose arrays end in (heads, head_dim) and (kv_len, kv_heads, dim)."""
+    """The bound for a core whose arrays end in (heads, head_dim) and (kv_len, kv_heads, dim).
+
+    Without its side `inputs` a score is taken to read ones.
+    """
     if 0 in (q.size, k.size, v.size):
         return 0.0
-    terms = 1 + magnitude(ir, q, k) + math.sqrt(k.shape[-3])
+    terms = 1 + magnitude(ir, q, k, inputs) + math.sqrt(k.shape[-3])
     return _ROOM * unit_roundoff(ir) * terms * float(np.abs(v).max())
 
 
@@ -67,10 +75,62 @@ def unit_roundoff(ir: AttentionIR) -> float:
     return float(np.finfo(np.dtype(ir.dtype.accumulator)).eps) / 2
 
 
-def magnitude(ir: AttentionIR, q: npt.NDArray[np.floating], k: npt.NDArray[np.floating]) -> float:
+def magnitude(
+    ir: AttentionIR,
+    q: npt.NDArray[np.floating],
+    k: npt.NDArray[np.floating],
+    inputs: Mapping[str, npt.NDArray[Any]] | None = None,
+) -> float:
     """The largest score that these queries and keys could have, in natural-log units."""
     lengths = np.linalg.norm(q, axis=-1).max() * np.linalg.norm(k, axis=-1).max()
-    return score_slope(ir) * float(lengths)
+    if variables(ir.score) <= {"dot"} and not loads(ir.score):
+        return score_slope(ir) * float(lengths)
+    env = _sample(ir, q.shape[-3], k.shape[-3], inputs or {})
+    reach = abs(ir.query_scale) * float(lengths)
+    dots = np.linspace(-reach, reach, 9)
+    step = max(reach, 1.0) * _STEP
+    up, down, flat = (_scores(ir, env, x) for x in (dots + step, dots - step, np.zeros(1)))
+    natural = 1.0 if ir.base == "e" else math.log(2)
+    slope = float(np.abs(up - down).max()) / (2 * step)
+    return (slope * reach + float(np.abs(flat).max())) * natural
+
+
+def _scores(
+    ir: AttentionIR, env: Mapping[str, Any], dots: npt.NDArray[np.floating]
+) -> npt.NDArray[np.floating]:
+    """The finite scores of a sample of positions, by 0 where they are not."""
+    values = evaluate(ir.score, {**env, "dot": dots}, where=np.False_)
+    return np.nan_to_num(np.asarray(values, np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _sample(
+    ir: AttentionIR, q_len: int, kv_len: int, inputs: Mapping[str, npt.NDArray[Any]]
+) -> dict[str, Any]:
+    """Values for the variables of a score: a few positions, every head, one axis each."""
+    first = kv_len - q_len if ir.alignment == "bottom_right" else 0
+    q = np.unique(np.linspace(first, first + q_len - 1, 9).astype(np.int64))
+    k = np.unique(np.linspace(0, kv_len - 1, 9).astype(np.int64))
+    h = np.arange(ir.heads)
+    arrays = {
+        given.name: inputs.get(given.name, np.ones((1,) * len(given.shape), np.int64))
+        if given.values is None
+        else np.array(given.values).reshape(tuple(_fixed(ir, size) for size in given.shape))
+        for given in ir.inputs
+    }
+    return arrays | {
+        "b": np.int64(0),
+        "h": h[:, None, None, None],
+        "kv_h": (h // ir.group)[:, None, None, None],
+        "q": q[:, None, None],
+        "k": k[:, None],
+        "q_len": q_len,
+        "kv_len": kv_len,
+    }
+
+
+def _fixed(ir: AttentionIR, size: str | int) -> int:
+    """The size of an axis of a table."""
+    return size if isinstance(size, int) else {"heads": ir.heads, "kv_heads": ir.kv_heads}[size]
 
 
 def score_slope(ir: AttentionIR) -> float:

@@ -135,7 +135,8 @@ def _attend(
     shape = (queries.shape[0], kv_len)
     offset = kv_len - indices["q_len"] if ir.alignment == "bottom_right" else 0
     env = indices | {"q": indices["i"] + offset, "k": np.arange(kv_len)[None], "kv_len": kv_len}
-    attends = np.broadcast_to(np.asarray(evaluate(ir.mask, env), np.bool_), shape)
+    everywhere = np.ones(shape, np.bool_)
+    attends = np.broadcast_to(np.asarray(evaluate(ir.mask, env, everywhere), np.bool_), shape)
     log_base = 1.0 if ir.base == "e" else math.log(2)
     with np.errstate(all="ignore"):  # infinities and NaN follow IEEE 754
         dot = ir.query_scale * (queries @ keys.T)

@@ -38,13 +38,37 @@ class EmulatedSimd:
             "v_ge": np.greater_equal,
             "v_eq": np.equal,
             "v_ne": np.not_equal,
+            "v_floordiv": np.floor_divide,
+            "v_mod": np.remainder,
             "v_and": np.logical_and,
             "v_or": np.logical_or,
         }
         for name, function in pairs.items():
-            setattr(self, name, function)
+            setattr(self, name, self._pair(name, function))
+        for name in ("abs", "exp", "exp2", "log", "log2", "sqrt", "floor"):
+            setattr(self, f"v_{name}", self._function(getattr(np, name)))
         self.v_div = np.true_divide
         self.v_not = np.logical_not
+
+    @staticmethod
+    def _pair(name: str, function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        """`function` of two vectors of one kind, as the real operations take them."""
+
+        def operation(a: Any, b: Any) -> Any:
+            assert a.dtype == b.dtype, f"{name} of {a.dtype} and {b.dtype}"
+            return function(a, b)
+
+        return operation
+
+    def _function(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """`function` of a vector of floats, or of integers where it keeps them."""
+
+        def operation(a: Any) -> Any:
+            whole = function is np.abs and a.dtype == np.int64
+            assert whole or a.dtype == self.ELEMENT, f"{function} of {a.dtype}"
+            return function(a)
+
+        return operation
 
     def _window(self, array: np.ndarray[Any, Any], index: int, what: str) -> slice:
         assert array.ndim == 1, what
@@ -100,6 +124,27 @@ class EmulatedSimd:
     def v_tanh(self, a: Any) -> Any:
         return np.tanh(a)
 
+    def v_gather(self, array: Any, index: Any) -> Any:
+        assert array.ndim == 1, "v_gather"
+        assert index.dtype == np.int64, f"v_gather at {index.dtype}"
+        inside = (index >= 0).all() and (index < array.size).all()
+        assert inside, f"v_gather of {index} in {array.size}"
+        return array[index]
+
+    def v_to_float(self, a: Any) -> Any:
+        assert a.dtype in (np.int64, np.bool_), f"v_to_float of {a.dtype}"
+        return a.astype(self.ELEMENT)
+
+    def v_to_int(self, a: Any) -> Any:
+        if a.dtype == np.bool_:
+            return a.astype(np.int64)
+        assert a.dtype == self.ELEMENT, f"v_to_int of {a.dtype}"
+        with np.errstate(invalid="ignore"):
+            return np.where(np.abs(a) < 2.0**63, a, 0).astype(np.int64)
+
+    def v_sigmoid(self, a: Any) -> Any:
+        return 1 / (1 + np.exp(-a))
+
     def v_transpose(
         self, source: Any, start: int, stride: int, target: Any, to: int, to_stride: int
     ) -> None:
@@ -147,6 +192,8 @@ def emulate(package: SourcePackage, lanes: int, accumulator: str) -> SimpleNames
         WorkspacePool=lambda elements: PoisonedPool(elements, accumulator),
         array_at=_array_at,
         integers_at=lambda arguments, number: arguments[number],
+        floats_at=lambda arguments, number: arguments[number],
+        truths_at=lambda arguments, number: arguments[number],
         describe=lambda *arrays: arrays,
         run_workers=_run_workers,
     )
@@ -156,12 +203,12 @@ def emulate(package: SourcePackage, lanes: int, accumulator: str) -> SimpleNames
         if name == "numba":
             return numba
         if level:
-            return {"simd": simd, "workers": workers, "sequences": modules.get(name)}[name]
+            return {"simd": simd, "workers": workers, **modules}[name]
         return builtins.__import__(name, *rest)
 
     modules: dict[str, ModuleType] = {}
     texts = {file.path: file for file in package.files}
-    for path in ("sequences.py", "flash_forward.py", "split_kv.py"):
+    for path in ("sequences.py", "inputs.py", "flash_forward.py", "split_kv.py"):
         if file := texts.get(path):
             module = ModuleType(path)
             names = {**vars(builtins), "__import__": importer}
@@ -170,6 +217,8 @@ def emulate(package: SourcePackage, lanes: int, accumulator: str) -> SimpleNames
             modules[path.removesuffix(".py")] = module
     for module in modules.values():
         module.uniform = modules["sequences"].uniform  # type: ignore[attr-defined]
+        if "inputs" in modules:
+            module.arguments_of = modules["inputs"].arguments_of  # type: ignore[attr-defined]
     return SimpleNamespace(**modules)
 
 
@@ -181,6 +230,7 @@ def run(
     sink: Any = None,
     workers: int = 2,
     table: Any = None,
+    inputs: dict[str, Any] | None = None,
 ) -> tuple[Any, Any]:
     """(out, lse) of a kernel module's `forward`, into poisoned arrays."""
     batch, q_len, heads = q.shape[:3]
@@ -188,6 +238,7 @@ def run(
     lse = np.full((batch, heads, q_len), np.nan, module.ELEMENT)
     if batch and q_len:  # what entry.attend sees to
         table = module.uniform(batch, q_len, k.shape[1]) if table is None else table
+        more = () if inputs is None else (module.arguments_of(inputs),)
         with np.errstate(all="ignore"):
-            module.forward(q, k, v, out, lse, sink, table, workers)
+            module.forward(q, k, v, out, lse, sink, table, workers, *more)
     return out, lse

@@ -51,6 +51,7 @@ class SplitContext:
     ln2: float
     bottom_right: bool
     simd_names: tuple[str, ...]
+    positioned: bool
     masked: bool
     key_first: str
     key_last: str
@@ -99,6 +100,8 @@ def split_context(ir: AttentionIR, kernel: SplitKV) -> SplitContext:
         "h_first": "kv_h * GROUP",
         "h_last": "kv_h * GROUP + GROUP - 1",
     }
+    block_lines = assignments(positions, forms["always"])
+    row_lines = assignments(rows, *reads)
     return SplitContext(
         summary=f"Attention of {ir.name}: decoding, few query rows against many keys.",
         head_dim=kernel.head_dim,
@@ -115,11 +118,12 @@ def split_context(ir: AttentionIR, kernel: SplitKV) -> SplitContext:
         ln2=LN2,
         bottom_right=ir.alignment == "bottom_right",
         simd_names=simd_names(_OPERATIONS + " v_select" * bool(mask), score, mask),
+        positioned=bool(read_by(("offset",), *block_lines, *row_lines)),
         masked=kernel.mask is not None,
         **forms,
-        block_lines=assignments(positions, forms["always"]),
+        block_lines=block_lines,
         range_lines=assignments(positions, forms["key_first"], forms["key_last"]),
-        row_lines=assignments(rows, *reads),
+        row_lines=row_lines,
         side_names=names,
         input_lines=input_lines,
         workers_names=workers_names(input_lines),
