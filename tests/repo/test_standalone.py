@@ -107,3 +107,46 @@ def test_writing_twice_touches_nothing(tmp_path: Path) -> None:
     after = {path: path.stat().st_mtime_ns for path in home.iterdir()}
     assert {path.name for path in before if before[path] != after[path]} <= {"simd.py"}
     assert "damaged" not in (home / "simd.py").read_text("utf-8")
+
+
+def test_mistakes_in_a_call(tmp_path: Path) -> None:
+    """What would make kernels read beyond an array, or read it as another dtype, is refused."""
+    spec = {"name": "standalone", "heads": 4, "kv_heads": 2, "head_dim": 8, "sink": True}
+    write_package(spec, tmp_path)
+    np.savez(tmp_path / "data.npz", q=np.ones(1))
+    run(
+        CORE
+        + """
+    q, k, v = (np.ones((n, h, 8), "float32") for n, h in ((5, 4), (7, 2), (7, 2)))
+    good = {"q": q, "k": k, "v": v, "sink": np.zeros(4, "float32")}
+    odd = np.zeros(q.nbytes + 1, np.uint8)[1:].view("float32").reshape(q.shape)
+    frozen = np.empty_like(q)
+    frozen.flags.writeable = False
+    mistakes = [
+        (TypeError, "q must be", {"q": q.tolist()}),
+        (TypeError, "q must be", {"q": q.astype("float64")}),
+        (TypeError, "k must be", {"k": k.astype(">f4")}),
+        (TypeError, "v must be", {"v": None}),
+        (ValueError, "3 or 4 axes", {"q": q.ravel()}),
+        (ValueError, "3 or 4 axes", {"k": k[None], "v": v[None]}),
+        (ValueError, "q must have shape", {"q": q[:, :3]}),
+        (ValueError, "v must have shape", {"v": v[:3]}),
+        (ValueError, "aligned", {"q": odd}),
+        (TypeError, "sink must be", {"sink": None}),
+        (TypeError, "sink must be", {"sink": np.zeros(4)}),
+        (ValueError, "sink must have", {"sink": np.zeros(3, "float32")}),
+        (TypeError, "out must be", {"out": [1.0]}),
+        (TypeError, "out must be", {"out": np.empty((5, 4, 8))}),
+        (ValueError, "out must be", {"out": np.empty((1, 5, 4, 8), "float32")}),
+        (ValueError, "out must be", {"out": frozen}),
+    ]
+    for kind, message, change in mistakes:
+        try:
+            standalone.attention(**{**good, **change})
+        except kind as error:
+            assert message in str(error), (change, error)
+        else:
+            raise AssertionError(change)
+    """,
+        tmp_path,
+    )

@@ -33,6 +33,8 @@ _NOT_WANTED = np.empty((0, 0, 0), ELEMENT)
 def attend(q, k, v, out, lse=None, sink=None, table=None, workers=None):
     """Write attention(q, k, v) to `out`, and its log-sum-exp to `lse` if given.
 
+    Nothing is checked here: arrays have these shapes and the dtype float32.
+
     Args:
         q, k, v: (batch, q_len, heads, head_dim), (batch, kv_len, kv_heads, head_dim) and
             (batch, kv_len, kv_heads, value_dim), of any strides.
@@ -61,18 +63,19 @@ def attend(q, k, v, out, lse=None, sink=None, table=None, workers=None):
 def attention(q, k, v, *, out=None, return_lse=False):
     """Attention of one sequence (S, heads, head_dim) or a batch (B, S, heads, head_dim).
 
-    Returns `out`, or (out, lse) with the natural-log LSE of shape (heads, S) or (B, heads, S).
+    Returns `out`, or (out, lse) with the natural-log LSE of shape (heads, S) or (B, heads, S). An
+    `out` that is passed does not overlap the other arrays.
 
     Raises:
         TypeError: an array is not a NumPy array of float32.
         ValueError: the shapes do not belong together.
     """
     for name, array in {"q": q, "k": k, "v": v}.items():
-        if not isinstance(array, np.ndarray) or array.dtype != DTYPE:
-            got = getattr(array, "dtype", type(array).__name__)
-            raise TypeError(f"{name} must be a NumPy array of {DTYPE}, not {got}")
+        _check_array(name, array, DTYPE)
+    if q.ndim not in (3, 4) or not q.ndim == k.ndim == v.ndim:
+        raise ValueError(f"q, k and v must all have 3 or 4 axes, not {q.ndim}, {k.ndim}, {v.ndim}")
     single = q.ndim == 3
-    q4, k4, v4 = (a[None] if single and a.ndim == 3 else a for a in (q, k, v))
+    q4, k4, v4 = (a[None] for a in (q, k, v)) if single else (q, k, v)
     batch, q_len = q4.shape[:2]
     kv_len = k4.shape[1]
     expected = {
@@ -84,15 +87,24 @@ def attention(q, k, v, *, out=None, return_lse=False):
         if array.shape != expected[name]:
             raise ValueError(f"{name} must have shape {expected[name]}, not {array.shape}")
     shape = (batch, q_len, HEADS, flash_forward.VALUE_DIM)
-    result = np.empty(shape, DTYPE) if out is None else out[None] if single else out
-    if result.shape != shape or result.dtype != DTYPE or not result.flags.writeable:
-        raise ValueError(f"out must be a writable {DTYPE} array of shape {shape[single:]}")
+    if out is None:
+        out = np.empty(shape[single:], DTYPE)
+    _check_array("out", out, DTYPE)
+    if out.shape != shape[single:] or not out.flags.writeable:
+        raise ValueError(f"out must be writable and have shape {shape[single:]}, not {out.shape}")
     lse = np.empty((batch, HEADS, q_len), ELEMENT) if return_lse else None
-    attend(q4, k4, v4, result, lse)
-    result = result[0] if single else result
+    attend(q4, k4, v4, out[None] if single else out, lse)
     if not return_lse:
-        return result
-    return result, lse[0] if single else lse
+        return out
+    return out, lse[0] if single else lse
+
+
+def _check_array(name, array, dtype):
+    if not isinstance(array, np.ndarray) or array.dtype != dtype:
+        got = getattr(array, "dtype", type(array).__name__)
+        raise TypeError(f"{name} must be a NumPy array of {dtype}, not {got}")
+    if not array.flags.aligned:
+        raise ValueError(f"{name} must be aligned to its elements; pass a copy")
 
 
 def layer(x, context, weights, out, lse=None, sink=None, table=None, workers=None):
