@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attngen import dense_mask
 from attngen.call_checks import Array, admit, check_dtype
+from attngen.dense_mask import MaskKind
 from attngen.errors import CallTypeError, CallValueError
 from attngen.ir.attention import AttentionIR
 from attngen.ir.bounds import Lengths, index_faults, shape_of
@@ -119,6 +121,9 @@ def check_inputs(ir: AttentionIR, given: Mapping[str, object], sizes: Sizes) -> 
         if side.values is not None:
             continue
         shape = shape_of(ir, side, lengths)
+        if side.name == dense_mask.NAME:
+            arrays[side.name] = _spread(given[side.name], shape)
+            continue
         dtype = ir.dtype.accumulator if side.dtype == "float" else side.dtype
         if side.name not in given:
             raise CallTypeError(
@@ -141,6 +146,46 @@ def check_inputs(ir: AttentionIR, given: Mapping[str, object], sizes: Sizes) -> 
             f"it with min and max, or pass a larger array"
         )
     return arrays
+
+
+def mask_kind(mask: object, accumulator: str) -> MaskKind:
+    """Whether a mask array selects (bool) or is added (float).
+
+    Args:
+        mask: what the caller passed.
+        accumulator: the dtype that an added mask must have.
+    """
+    array = admit("mask", mask)
+    if array.dtype == np.bool_:
+        return "bool"
+    if array.dtype.kind in "iu":
+        raise CallTypeError(
+            f"mask: expected bool (True attends) or {accumulator} (added to the scores), got "
+            f"{array.dtype.name}; say which is meant: mask.astype(bool)"
+        )
+    check_dtype("mask", array, accumulator, in_spec=False)
+    return "float"
+
+
+def _spread(mask: object, shape: tuple[int, ...]) -> Array:
+    """A mask array as one of four axes, each of full size or of size 1."""
+    array = admit("mask", mask)
+    fits = array.ndim <= 4 and all(
+        size in (1, full) for size, full in zip(array.shape[::-1], shape[::-1], strict=False)
+    )
+    if not fits or array.ndim < 1:
+        raise CallValueError(
+            f"mask: expected a shape that broadcasts to (batch, heads, q_len, kv_len) = {shape}, "
+            f"got {array.shape}"
+        )
+    array = array.reshape((1,) * (4 - array.ndim) + array.shape)
+    # An axis that was broadcast holds one value in fact.
+    kept = tuple(
+        slice(0, 1) if size > 1 and not stride else slice(None)
+        for size, stride in zip(array.shape, array.strides, strict=True)
+    )
+    array = array[kept]
+    return array if array.shape[3] == shape[3] else np.repeat(array, shape[3], axis=3)
 
 
 def input_names(ir: AttentionIR) -> tuple[str, ...]:

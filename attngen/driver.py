@@ -15,7 +15,7 @@ What each stage makes is a frozen value that can be printed (``attngen show SPEC
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -24,6 +24,7 @@ from attngen import attention, lowering, passes
 from attngen.backends.numba_cpu.probe import probe
 from attngen.backends.numba_cpu.scheduling import propose
 from attngen.cache import Cache, CacheKey, key_for
+from attngen.dense_mask import MaskKind, with_dense_mask
 from attngen.fingerprint import text_digest
 from attngen.ir.attention import AttentionIR
 from attngen.ir.kernel import KernelIR, SourcePackage
@@ -47,11 +48,14 @@ class Stages:
     spec: Spec
     target: CpuTarget
     overrides: tuple[ScheduleOverride, ...] = ()
+    mask_array: MaskKind | None = None
 
     @cached_property
     def ir(self) -> AttentionIR:
         """What is computed, with every default filled in."""
         ir = elaborate(self.spec)
+        if self.mask_array:
+            ir = with_dense_mask(ir, self.mask_array)
         verify_attention(ir)
         return ir
 
@@ -118,10 +122,13 @@ def compile_spec(
     Raises:
         SpecError: the spec or an override has mistakes; all of them are reported.
     """
+    stages = run_stages(source, overrides=overrides)
+    return _compile(stages, Cache() if cache is None else cache)
+
+
+def _compile(stages: Stages, cache: Cache) -> attention.Attention:
     from attngen import loader
 
-    stages = run_stages(source, overrides=overrides)
-    cache = Cache() if cache is None else cache
     folder = cache.find(stages.key) or cache.publish(stages.key, stages.package)
     return attention.make(
         attention.Compiled(
@@ -131,7 +138,8 @@ def compile_spec(
             package=loader.load(folder),
             folder=folder,
             explain=lambda: _explain(stages),
-            recipe=(_recompile, (stages.spec, overrides)),
+            recipe=(_recompile, (stages.spec, stages.overrides)),
+            with_mask=lambda kind: _compile(replace(stages, mask_array=kind), cache),
         )
     )
 

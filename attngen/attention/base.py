@@ -19,6 +19,7 @@ import numpy as np
 from attngen import call_checks, call_extras
 from attngen.backends.numba_cpu import threads
 from attngen.call_checks import Array
+from attngen.dense_mask import MaskKind
 from attngen.errors import CallTypeError
 from attngen.ir.attention import AttentionIR
 from attngen.ir.schedule import CpuSchedule
@@ -38,6 +39,7 @@ class Compiled:
         package: the loaded package; `folder`: where its source is.
         explain: makes the text of ``attention.explain()``.
         recipe: an importable function and picklable arguments that compile this again.
+        with_mask: compiles the same for calls that bring a mask array.
     """
 
     spec: Spec
@@ -47,6 +49,7 @@ class Compiled:
     folder: Path
     explain: Callable[[], str]
     recipe: Recipe
+    with_mask: Callable[[MaskKind], Attention] | None = None
 
 
 class Attention(ABC):
@@ -61,6 +64,7 @@ class Attention(ABC):
         self._heads = ir.heads
         self._default_lse = "lse" in ir.outputs
         self._inputs = call_extras.input_names(ir)
+        self._masked: dict[MaskKind, Attention] = {}
 
     @property
     def spec(self) -> Spec:
@@ -117,10 +121,21 @@ class Attention(ABC):
         with threads.guard():
             getattr(self._package, function)(*arrays, **more)
 
+    def _for_mask(self, mask: Array) -> Attention:
+        """The callable for calls with such a mask array, compiled when it is first needed."""
+        kind = call_extras.mask_kind(mask, self._lse_dtype.name)
+        with_mask = self._compiled.with_mask
+        if with_mask is None:
+            raise CallTypeError("mask: expected none, as this callable was made without a compiler")
+        if kind not in self._masked:
+            self._masked[kind] = with_mask(kind)
+        return self._masked[kind]
+
     def _known_keywords(self, given: Mapping[str, object], *more: str) -> None:
         """Refuse keywords that are no side input of the spec."""
         if unknown := [name for name in given if name not in self._inputs]:
-            known = ("sink", "lengths", "cu_seqlens", "out", "return_lse", *more, *self._inputs)
+            known = ("sink", "mask", "lengths", "cu_seqlens", "out", "return_lse", *more)
+            known = (*known, *self._inputs)
             call_checks.unknown_keywords(unknown, known)
 
     def _extras(

@@ -6,11 +6,11 @@ request. Invariant: a good call costs a few microseconds here, as decoding makes
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
-from attngen import call_checks
+from attngen import call_checks, dense_mask
 from attngen.attention.base import Attention, Compiled, Result, fill_empty
 from attngen.call_checks import Array
 from attngen.errors import CallTypeError
@@ -34,6 +34,7 @@ class CoreAttention(Attention):
         v: Array,
         *,
         sink: Array | None = None,
+        mask: Array | None = None,
         lengths: Array | None = None,
         cu_seqlens: Array | tuple[Array, Array] | None = None,
         out: Array | None = None,
@@ -47,6 +48,9 @@ class CoreAttention(Attention):
             k: (kv_len, kv_heads, head_dim), with the batch if q has one.
             v: (kv_len, kv_heads, value_dim), with the batch if q has one.
             sink: (heads,), natural-log units, in the accumulator dtype; where the spec has a sink.
+            mask: broadcastable to (batch, heads, q_len, kv_len): where a boolean array is True a
+                query attends, and a float array (accumulator dtype) is added to the scores. Each
+                of the two kinds is compiled when it first comes.
             lengths: (batch,) integers: only so many keys of each batch index are valid. What lies
                 behind them is never read, and positions count from the last valid key.
             cu_seqlens: (sequences + 1,) cumulative lengths, or a pair for queries and keys: the
@@ -61,6 +65,13 @@ class CoreAttention(Attention):
         Raises:
             CallTypeError, CallValueError: naming the argument, what was expected and what came.
         """
+        if mask is not None:
+            more = {"sink": sink, "lengths": lengths, "out": out, "return_lse": return_lse}
+            if cu_seqlens is not None:
+                raise CallTypeError("mask: expected none beside 'cu_seqlens'")
+            masked: Any = self._for_mask(mask)
+            result: Result = masked(q, k, v, **more, **inputs, **{dense_mask.NAME: mask})
+            return result
         if inputs:
             self._known_keywords(inputs)
         if not self._fits(q, k, v):

@@ -7,10 +7,11 @@ weights are packed once and are never read from the caller's arrays again.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from attngen import call_checks, fingerprint
+from attngen import call_checks, dense_mask, fingerprint
 from attngen.attention.base import Attention, Compiled, Recipe, Result, fill_empty
 from attngen.call_checks import Array
 from attngen.errors import CallTypeError, CallValueError
@@ -31,6 +32,7 @@ class LayerAttention(Attention):
         *,
         context: Array | None = None,
         sink: Array | None = None,
+        mask: Array | None = None,
         lengths: Array | None = None,
         cu_seqlens: Array | tuple[Array, Array] | None = None,
         out: Array | None = None,
@@ -46,6 +48,9 @@ class LayerAttention(Attention):
             context: what keys and values are made from, (kv_len, d_model), with the batch if x
                 has one; x itself if None.
             sink: (heads,), natural-log units, in the accumulator dtype; where the spec has a sink.
+            mask: broadcastable to (batch, heads, q_len, kv_len): where a boolean array is True a
+                query attends, and a float array (accumulator dtype) is added to the scores. Each
+                of the two kinds is compiled when it first comes.
             lengths: (batch,) integers: only so many positions of each context (or x) are valid
                 keys.
             cu_seqlens: (sequences + 1,) cumulative lengths, or a pair for x and context: they hold
@@ -60,6 +65,15 @@ class LayerAttention(Attention):
         Raises:
             CallTypeError, CallValueError: naming the argument, what was expected and what came.
         """
+        if mask is not None:
+            more = {"sink": sink, "lengths": lengths, "out": out, "return_lse": return_lse}
+            if cu_seqlens is not None:
+                raise CallTypeError("mask: expected none beside 'cu_seqlens'")
+            masked: Any = LayerAttention(self._for_mask(mask)._compiled, self._packed)
+            result: Result = masked(
+                x, weights, context=context, **more, **inputs, **{dense_mask.NAME: mask}
+            )
+            return result
         if inputs:
             self._known_keywords(inputs, "context")
         ir = self._compiled.ir

@@ -115,10 +115,11 @@ def _lattice_range(form: Lattice, expr: Expr, facts: Facts) -> Range:
         pick = min if form.op == "min" else max
         return pick(low for low, _ in ends), pick(high for _, high in ends)
     terms = {term: _term_range(term, facts) for term, _ in form.terms}
+    bare = Facts(facts.ranges, facts.data)  # or a condition would be bounded by itself
     for condition in facts.conditions:
         for term, _ in condition.terms:
             if term not in terms:
-                terms[term] = _term_range(term, facts)
+                terms[term] = _term_range(term, bare)
     high = _upper(form, terms, facts.conditions, _DEPTH)
     low = -_upper(form.times(-1), terms, facts.conditions, _DEPTH)
     return low, high

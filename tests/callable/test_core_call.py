@@ -218,7 +218,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "no such thing": (
         {"zzz": 1},
         CallTypeError,
-        "the keywords are cu_seqlens, lengths, out, return_lse, sink",
+        "the keywords are cu_seqlens, lengths, mask, out, return_lse, sink",
     ),
 }
 
