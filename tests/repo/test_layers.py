@@ -27,6 +27,7 @@ LAYERS: tuple[set[str], ...] = (
         "side_data",
         "call_checks",
         "call_extras",
+        "dense_mask",
     },
     {"passes", "mask_tiles", "lowering", "weights"},
     {"render"},
