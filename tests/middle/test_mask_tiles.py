@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from middle.builders import CAUSAL, window
-from middle.strategies import masks
+from middle.strategies import DATA, DOC_K, DOC_Q, LENGTH, REAL_K, SEG_K, WEIGHT, masks
 
 from attngen.ir.evaluate import evaluate
 from attngen.ir.expr import (
@@ -25,13 +25,20 @@ from attngen.ir.expr import (
     conjunction,
     disjunction,
 )
+from attngen.ir.kernel import DataBound
 from attngen.ir.printer import expression_text
 from attngen.mask_tiles import TileClass, classify, plan
 
 Tile = tuple[int, int, int, int, int, int]
+DOCUMENTS = {
+    "doc": np.array([[0] * 5 + [1] * 10 + [4] * 5, [2] * 20]),
+    "seg": np.arange(20) // 3,
+    "real": np.ones((2, 20), bool),
+    "length": np.array([20, 3]),
+}
 
 
-def truth(mask: Expr, tile: Tile) -> np.ndarray:
+def truth(mask: Expr, tile: Tile, data: dict[str, object] | None = None) -> np.ndarray:
     q_first, q_last, k_first, k_last, q_len, kv_len = tile
     env = {
         "q": np.arange(q_first, q_last + 1)[:, None],
@@ -40,11 +47,11 @@ def truth(mask: Expr, tile: Tile) -> np.ndarray:
         "kv_len": kv_len,
     }
     shape = (q_last - q_first + 1, k_last - k_first + 1)
-    return np.broadcast_to(evaluate(mask, env), shape)
+    return np.broadcast_to(evaluate(mask, env | (data or {}), np.False_), shape)
 
 
-def true_class(mask: Expr, tile: Tile) -> TileClass:
-    attends = truth(mask, tile)
+def true_class(mask: Expr, tile: Tile, data: dict[str, object] | None = None) -> TileClass:
+    attends = truth(mask, tile, data)
     if not attends.any():
         return TileClass.EMPTY
     return TileClass.FULL if attends.all() else TileClass.PARTIAL
@@ -66,6 +73,88 @@ def test_no_tile_is_called_empty_or_full_that_is_not(mask: Expr, tile: Tile) -> 
     known = classify(mask, *tile)
     if known is not TileClass.PARTIAL:
         assert known is true_class(mask, tile)
+
+
+@st.composite
+def data(draw: st.DrawFn) -> dict[str, np.ndarray]:
+    """Side inputs for every mask of the strategies, for two batch elements."""
+    few = st.lists(st.integers(-2, 5), min_size=20, max_size=20)
+    return {
+        "doc": np.array([sorted(draw(few)), draw(few)]),
+        "seg": np.array(draw(few)),
+        "real": np.array(draw(st.lists(st.booleans(), min_size=40, max_size=40))).reshape(2, 20),
+        "length": np.array([draw(st.integers(0, 20)), 7]),
+    }
+
+
+def bounds_of(arrays: dict[str, np.ndarray], b: int, tile: Tile) -> dict[str, object]:
+    """What a kernel knows of the data of a tile."""
+    q_first, q_last, k_first, k_last = np.clip(tile[:4], 0, 19)
+    known: dict[str, object] = {"b": b, **arrays}
+    for name, axis, first, last in (
+        ("doc", "q", q_first, q_last),
+        ("doc", "k", k_first, k_last),
+        ("seg", "k", k_first, k_last),
+        ("real", "q", q_first, q_last),
+        ("real", "k", k_first, k_last),
+    ):
+        row = arrays[name] if arrays[name].ndim == 1 else arrays[name][b]
+        part = row[first : last + 1]
+        known[f"{name}_{axis}_min"], known[f"{name}_{axis}_max"] = part.min(), part.max()
+    return known
+
+
+@given(masks(data=DATA), tiles(), data(), st.integers(0, 1))
+@example(Binary("eq", DOC_Q, DOC_K), (0, 3, 0, 3, 4, 4), DOCUMENTS, 0)
+def test_no_tile_is_called_wrongly_that_reads_data(
+    mask: Expr, tile: Tile, arrays: dict[str, np.ndarray], b: int
+) -> None:
+    known = classify(mask, *tile, bounds_of(arrays, b, tile))
+    if known is not TileClass.PARTIAL:
+        assert known is true_class(mask, tile, {"b": b, **arrays})
+
+
+@given(masks(data=DATA), tiles(), data(), st.integers(0, 1))
+def test_keys_lie_within_bounds_that_read_data(
+    mask: Expr, tile: Tile, arrays: dict[str, np.ndarray], b: int
+) -> None:
+    forms = plan(mask)
+    q_len, kv_len = tile[4:]
+    every = truth(mask, (*tile[:2], 0, kv_len - 1, q_len, kv_len), {"b": b, **arrays})
+    seen = np.flatnonzero(every.any(axis=0))
+    env = bounds_of(arrays, b, tile)
+    env |= {"q_first": tile[0], "q_last": tile[1], "q_len": q_len, "kv_len": kv_len}
+    if seen.size and forms.key_first is not None:
+        assert evaluate(forms.key_first, env, np.False_) <= seen[0]
+    if seen.size and forms.key_last is not None:
+        assert seen[-1] <= evaluate(forms.key_last, env, np.False_)
+
+
+def test_every_bound_that_the_forms_read_is_listed() -> None:
+    both = Binary("eq", DOC_Q, DOC_K)
+    assert plan(both).data_bounds == (DataBound("doc", "q", True), DataBound("doc", "k", True))
+    assert plan(REAL_K).data_bounds == (DataBound("real", "k", True),)
+    assert plan(Binary("le", SEG_K, Q)).data_bounds == (DataBound("seg", "k", False),)
+    assert plan(Binary("lt", K, LENGTH)).data_bounds == ()
+    assert plan(Binary("lt", Const(0.5), WEIGHT)).data_bounds == ()  # NaN has no order
+
+
+def test_documents_are_told_apart() -> None:
+    same = Binary("eq", DOC_Q, DOC_K)
+    arrays = DOCUMENTS
+    for q in range(0, 20, 5):
+        for k in range(0, 20, 5):
+            tile = (q, q + 4, k, k + 4, 20, 20)
+            known = classify(same, *tile, bounds_of(arrays, 0, tile))
+            assert known is true_class(same, tile, {"b": 0, **arrays}), tile
+
+
+def test_heads_of_a_tile_are_a_range() -> None:
+    mask = Binary("lt", Var("h"), Const(2))
+    tile = (0, 3, 0, 3, 4, 4)
+    for heads, expected in (((0, 1), "full"), ((1, 2), "partial"), ((2, 3), "empty")):
+        known = classify(mask, *tile, {"h_first": heads[0], "h_last": heads[1]})
+        assert known.value == expected
 
 
 HALF_KEY = Binary("div", K, Const(2))
@@ -205,6 +294,33 @@ PREFIX = disjunction(CAUSAL, Binary("lt", K, Binary("sub", Var("kv_len"), Var("q
                 "q_first <= k_last and k_first <= q_last",
                 "q_first",
                 "q_last",
+            ],
+        ),
+        (
+            Binary("eq", *(Binary("floordiv", x, Const(64)) for x in (Q, K))),
+            [
+                "q_last // 64 <= k_first // 64 and k_last // 64 <= q_first // 64",
+                "q_first // 64 <= k_last // 64 and k_first // 64 <= q_last // 64",
+                "64 * (q_first // 64)",
+                "64 * (q_last // 64) + 63",
+            ],
+        ),
+        (
+            Binary("eq", DOC_Q, DOC_K),
+            [
+                "doc_q_max <= doc_k_min and doc_k_max <= doc_q_min",
+                "doc_q_min <= doc_k_max and doc_k_min <= doc_q_max",
+                None,
+                None,
+            ],
+        ),
+        (
+            conjunction(Binary("lt", K, LENGTH), REAL_K),
+            [
+                "k_last < length[b] and real_k_min",
+                "k_first < length[b] and real_k_max",
+                None,
+                "length[b] - 1",
             ],
         ),
         (TRUE, ["True", "True", None, None]),

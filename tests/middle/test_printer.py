@@ -5,10 +5,10 @@ import ast
 from hypothesis import given
 from hypothesis import strategies as st
 from middle.builders import CAUSAL, attention, flash, split
-from middle.strategies import masks, reals
+from middle.strategies import DATA, REAL_K, REAL_Q, masks, reals
 
 from attngen.dtypes import FLOAT32
-from attngen.ir.expr import DOT, Binary, Const, Expr, K, Q, Unary, Var
+from attngen.ir.expr import DOT, Binary, Const, Expr, K, Load, Q, Select, Unary, Var, children
 from attngen.ir.kernel import KernelIR, Projection
 from attngen.ir.printer import attention_text, expression_text, kernel_text, schedule_text
 from attngen.ir.schedule import CpuSchedule, Decision
@@ -18,6 +18,8 @@ BINARY = {
     ast.Sub: "sub",
     ast.Mult: "mul",
     ast.Div: "div",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
     ast.Lt: "lt",
     ast.LtE: "le",
     ast.Gt: "gt",
@@ -27,6 +29,8 @@ BINARY = {
     ast.And: "and",
     ast.Or: "or",
 }
+
+DTYPES = {load.input: load.dtype for load in (*DATA, REAL_K, REAL_Q)}
 
 
 def parsed(node: ast.expr) -> Expr:
@@ -48,8 +52,13 @@ def parsed(node: ast.expr) -> Expr:
             for value in values[1:]:
                 result = Binary(BINARY[type(op)], result, parsed(value))
             return result
-        case ast.Call(func=ast.Name(id="tanh"), args=[operand]):
-            return Unary("tanh", parsed(operand))
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            return Select(parsed(test), parsed(body), parsed(orelse))
+        case ast.Subscript(value=ast.Name(id=name), slice=index):
+            places = index.elts if isinstance(index, ast.Tuple) else [index]
+            return Load(name, tuple(map(parsed, places)), dtype=DTYPES[name])
+        case ast.Call(func=ast.Name(id=name), args=[operand]):
+            return Unary(name, parsed(operand))
         case ast.Call(func=ast.Name(id=name), args=[left, right]):
             return Binary(name, parsed(left), parsed(right))
         case _:
@@ -58,18 +67,12 @@ def parsed(node: ast.expr) -> Expr:
 
 def negated_constant(expr: Expr) -> bool:
     """Whether a constant is negated in `expr`: Python has no other text for a negative number."""
-    match expr:
-        case Unary(op="neg", operand=Const()):
-            return True
-        case Unary(operand=operand):
-            return negated_constant(operand)
-        case Binary(left=left, right=right):
-            return negated_constant(left) or negated_constant(right)
-        case _:
-            return False
+    if isinstance(expr, Unary) and expr.op == "neg" and isinstance(expr.operand, Const):
+        return True
+    return any(map(negated_constant, children(expr)))
 
 
-@given((masks() | reals(("q", "h"), ["dot"])).filter(lambda e: not negated_constant(e)))
+@given((masks(data=DATA) | reals(("q", "h"), ["dot"])).filter(lambda e: not negated_constant(e)))
 def test_the_text_of_an_expression_is_python_for_its_tree(expr: Expr) -> None:
     assert parsed(ast.parse(expression_text(expr), mode="eval").body) == expr
 
