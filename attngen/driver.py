@@ -109,6 +109,7 @@ def run_stages(
 def compile_spec(
     source: Source,
     *,
+    schedule: Mapping[str, int | str] | None = None,
     overrides: tuple[ScheduleOverride, ...] = (),
     cache: Cache | None = None,
 ) -> attention.Attention:
@@ -116,13 +117,16 @@ def compile_spec(
 
     Args:
         source: a YAML file, the name of a spec on the search path, a mapping, or a Spec.
-        overrides: scheduling decisions that win over the spec's.
+        schedule: decisions that win over the spec's, by name, such as ``{"block_q": 96}``.
+        overrides: the same as values that know their place in a text.
         cache: where generated code is kept; the user's cache folder if None.
 
     Raises:
         SpecError: the spec or an override has mistakes; all of them are reported.
     """
-    stages = run_stages(source, overrides=overrides)
+    given = (schedule or {}).items()
+    chosen = tuple(ScheduleOverride("cpu", name, value, source="call") for name, value in given)
+    stages = run_stages(source, overrides=(*overrides, *chosen))
     return _compile(stages, Cache() if cache is None else cache)
 
 

@@ -95,6 +95,10 @@ class Attention(ABC):
         return self._compiled.explain()
 
     @abstractmethod
+    def __call__(self, *arrays: Any, **keywords: Any) -> Result:
+        """Attend; what the arrays are depends on the scope of the spec."""
+
+    @abstractmethod
     def bind(self, weights: Weights) -> Attention:
         """A callable with `weights` packed once; a core has none and raises CallTypeError."""
 

@@ -7,7 +7,7 @@ that later fields follow from it. `check` judges user and heuristic values alike
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from attngen.backends.numba_cpu.gemm_schedule import check_gemm, propose_gemm
 from attngen.errors import Diagnostic, SpecError
@@ -15,6 +15,7 @@ from attngen.ir.attention import AttentionIR
 from attngen.ir.schedule import CpuSchedule, Decision
 from attngen.lowering import round_up
 from attngen.spec.model import ScheduleOverride
+from attngen.spec.suggest import nearest
 from attngen.targets import CpuTarget
 
 # Register tiles by instruction set, (scalars, vectors): as many accumulators as there are registers
@@ -40,6 +41,12 @@ class _Chooser:
     def __init__(self, overrides: Sequence[ScheduleOverride]) -> None:
         self.overrides = {o.name: o for o in overrides if o.target == "cpu"}
         self.problems: list[Problem] = []
+        names = [field.name for field in fields(CpuSchedule)]
+        for name in self.overrides:
+            if name not in names:
+                near = nearest(name, names)
+                hint = f"did you mean '{near}'?" if near else "one of " + ", ".join(names)
+                self.problems.append(Problem(name, f"'{name}' is no scheduling decision", hint))
 
     def integer(self, name: str, value: int, why: str) -> Decision[int]:
         override = self.overrides.get(name)
