@@ -6,6 +6,7 @@ that later fields follow from it. `check` judges user and heuristic values alike
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
@@ -15,7 +16,6 @@ from attngen.ir.attention import AttentionIR
 from attngen.ir.schedule import CpuSchedule, Decision
 from attngen.lowering import round_up
 from attngen.spec.model import ScheduleOverride
-from attngen.spec.suggest import nearest
 from attngen.targets import CpuTarget
 
 # Register tiles by instruction set, (scalars, vectors): as many accumulators as there are registers
@@ -44,8 +44,8 @@ class _Chooser:
         names = [field.name for field in fields(CpuSchedule)]
         for name in self.overrides:
             if name not in names:
-                near = nearest(name, names)
-                hint = f"did you mean '{near}'?" if near else "one of " + ", ".join(names)
+                near = difflib.get_close_matches(name, names, n=1)
+                hint = f"did you mean '{near[0]}'?" if near else "one of " + ", ".join(names)
                 self.problems.append(Problem(name, f"'{name}' is no scheduling decision", hint))
 
     def integer(self, name: str, value: int, why: str) -> Decision[int]:
