@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from attngen.ir.affine import Affine, Extremum, Lattice, compare, comparison_form, lattice
@@ -25,7 +25,6 @@ POSITIONS = (1 << 31) - 1
 """Positions and lengths are at most this in any call that fits a memory."""
 
 _DEPTH = 2  # conditions that are combined to bound one linear form: two axes take two
-_INT64: Range = (-(1 << 63), (1 << 63) - 1)
 _NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
 
 
@@ -37,16 +36,18 @@ class Facts:
         ranges: of the variables; one that is missing is unknown.
         data: the range of what a side input holds.
         conditions: linear forms that are at most zero.
+        cut: what `int` makes of a real number of which nothing is known.
     """
 
     ranges: Mapping[str, Range]
     data: Callable[[Load], Range]
     conditions: tuple[Affine, ...] = ()
+    cut: Range = (-(1 << 63), (1 << 63) - 1)
 
     def given(self, condition: Expr, *, holds: bool) -> Facts:
         """These facts where `condition` holds, or where it does not."""
         forms = linear_conditions(condition, holds=holds)
-        return Facts(self.ranges, self.data, (*self.conditions, *forms)) if forms else self
+        return replace(self, conditions=(*self.conditions, *forms)) if forms else self
 
 
 def _any_data(load: Load) -> Range:
@@ -115,7 +116,7 @@ def _lattice_range(form: Lattice, expr: Expr, facts: Facts) -> Range:
         pick = min if form.op == "min" else max
         return pick(low for low, _ in ends), pick(high for _, high in ends)
     terms = {term: _term_range(term, facts) for term, _ in form.terms}
-    bare = Facts(facts.ranges, facts.data)  # or a condition would be bounded by itself
+    bare = replace(facts, conditions=())  # or a condition would be bounded by itself
     for condition in facts.conditions:
         for term, _ in condition.terms:
             if term not in terms:
@@ -154,7 +155,8 @@ def _term_range(term: Expr, facts: Facts) -> Range:
             return facts.data(term)
         case Unary(op="int", operand=operand):
             low, high = value_range(operand, facts)
-            return _whole(max(low, _INT64[0])), _whole(min(high, _INT64[1]))
+            least, most = facts.cut
+            return _whole(max(low, least)), _whole(min(high, most))
         case Unary(op="abs", operand=operand):
             return _absolute(value_range(operand, facts))
         case Select():

@@ -108,12 +108,16 @@ class _Reader:
         found: dict[str, SideInput] = {}
         for name, value in self.section("inputs").items():
             key = f"inputs.{name}"
-            shape = value.get("shape") if isinstance(value, dict) else None
+            if not isinstance(value, dict):
+                continue
+            shape = value.get("shape")
             node = node_at(self.root, "inputs", name)
             if isinstance(node, Fields) and "shape" not in node.entries:
                 hint = "such as shape: [batch, kv_len]"
                 self.report("E-MISSING", key, f"the side input '{name}' needs a shape", hint)
-            if isinstance(value, dict) and isinstance(shape, tuple) and shape:
+            if isinstance(node, Fields) and "dtype" in node.entries and "dtype" not in value:
+                continue
+            if isinstance(shape, tuple) and shape:
                 dtype = _DATA[str(value.get("dtype", "float"))]
                 found[name] = SideInput(name, shape, dtype, None, key)
         return found
@@ -132,8 +136,9 @@ class _Reader:
             return None
         parsed = parse(text, Scope(key, wants, wants == "number", inputs, parameters))
         for mistake in parsed.mistakes:
-            if self.explained(text, mistake.start, mistake.length):
-                continue
+            name = text[mistake.start : mistake.start + mistake.length]
+            if self.is_declared(name) and name not in (*inputs, *parameters):
+                continue  # its own declaration is what is wrong
             span = node.span
             if node.place is not None:
                 inside = span_inside(text, node.place, mistake.start, mistake.length)
@@ -141,23 +146,20 @@ class _Reader:
             self.report("E-EXPR", key, f"'{key}' {mistake.message}", mistake.hint, span)
         return parsed.expr
 
-    def explained(self, text: str, start: int, length: int) -> bool:
-        """Whether a mistake is about a name whose own declaration is reported already."""
-        name = text[start : start + length]
-        declared = (*self.section_names("inputs"), *self.section_names("parameters"))
-        reported = {d.key.rpartition(".")[2] for d in self.diagnostics}
-        return name in reported and (name in declared or name not in VARIABLES)
+    def is_declared(self, name: str) -> bool:
+        """Whether the spec has a side input or parameter of that name, right or wrong."""
+        nodes = [node_at(self.root, key) for key in ("inputs", "parameters")]
+        return any(isinstance(node, Fields) and name in node.entries for node in nodes)
 
     def unread(
         self, inputs: Mapping[str, SideInput], score: Expr | None, mask: Expr | None
     ) -> None:
         """Reports side inputs that a call would have to bring for nothing."""
-        wrong = any(d.code == "E-EXPR" for d in self.diagnostics)
-        if wrong or any(
-            self.values.get(k) is not None and e is None
-            for k, e in (("score", score), ("mask", mask))
+        texts = [self.values.get("score"), self.values.get("mask")]
+        if any(
+            text is not None and e is None for text, e in zip(texts, (score, mask), strict=True)
         ):
-            return
+            return  # a wrong expression may have meant to read it
         read = {load.input for expr in (score, mask) if expr is not None for load in loads(expr)}
         for name in inputs:
             if name not in read:

@@ -329,7 +329,9 @@ class _Reader:
         given = inputs[node.value.id]
         places = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if len(places) != len(given.shape):
-            message = f"gives '{given.name}' {len(places)} indices for {len(given.shape)} axes"
+            count = "1 index" if len(places) == 1 else f"{len(places)} indices"
+            axes = "1 axis" if len(given.shape) == 1 else f"{len(given.shape)} axes"
+            message = f"gives '{given.name}' {count} for {axes}"
             self.refuse(node, message, index_hint(given))
             return None
         indices = [self.value(place, level + 1) for place in places]

@@ -17,7 +17,8 @@ class TextPlace:
     """The stretch of a file that a scalar was read from.
 
     Attributes:
-        start: its first character in the file, from 0; that of the quote or block sign if any.
+        start: its first character in the file, from 0; that of an anchor, quote or block sign if
+            it has any.
         end: the character after it.
         style: the quote or block sign, or None.
     """
@@ -42,7 +43,8 @@ def span_inside(value: str, place: TextPlace, offset: int, length: int) -> Span 
 
 def _positions(value: str, place: TextPlace) -> list[int] | None:
     """Where each character of `value` stands in the file."""
-    text, at, end = place.source.text, place.start, place.end
+    text, end = place.source.text, place.end
+    at = _after_anchor(text, place.start)
     if place.style in ("'", '"'):
         at, end = at + 1, end - 1
     elif place.style is not None:  # the rest of a block's first line is no part of it
@@ -58,3 +60,14 @@ def _positions(value: str, place: TextPlace) -> list[int] | None:
         if not character.isspace():
             at += 2 if place.style == "'" and character == "'" else 1
     return positions
+
+
+def _after_anchor(text: str, at: int) -> int:
+    """Where a scalar begins whose anchor, if it has one, stands at `at`."""
+    if text[at : at + 1] != "&":
+        return at
+    while at < len(text) and not text[at].isspace():
+        at += 1
+    while at < len(text) and text[at].isspace():
+        at += 1
+    return at

@@ -1,7 +1,8 @@
 """What an operation must not do whatever its operands hold: divide by zero, or overflow.
 
 Input: one operation over operands that were judged already. Output: the end of a sentence and a
-hint, or nothing. Whole numbers read from side inputs are taken to be below 2**31 in size.
+hint, or nothing. Whole numbers that are read from side inputs, or cut from real ones, are
+taken to be below 2**31 in size.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def _data(load: Load) -> Range:
     return (0, 1) if load.dtype == "bool" else (-POSITIONS, POSITIONS)
 
 
-_FACTS = Facts(ANY_CALL.ranges, _data)
+_FACTS = Facts(ANY_CALL.ranges, _data, cut=(-POSITIONS, POSITIONS))
 
 
 def unsound(expr: Expr) -> tuple[str, str] | None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from attngen.dtypes import FLOAT64
-from attngen.ir.expr import DOT, TRUE, Binary, Const, Expr, K, Q, Unary
+from attngen.ir.expr import DOT, TRUE, Binary, Const, Expr, K, Q, Unary, children
+from attngen.ir.printer import expression_text
 from attngen.spec.elaborate import elaborate
 from attngen.spec.reader import read_spec
 
@@ -22,13 +23,7 @@ def ir_of(**keys: Any) -> Any:
 
 
 def origins(expr: Expr) -> set[str]:
-    match expr:
-        case Unary(operand=operand):
-            return {expr.origin} | origins(operand)
-        case Binary(left=left, right=right):
-            return {expr.origin} | origins(left) | origins(right)
-        case _:
-            return {expr.origin}
+    return {expr.origin}.union(*map(origins, children(expr)))
 
 
 def test_defaults() -> None:
@@ -92,3 +87,60 @@ def test_masks(keys: dict[str, Any], mask: Expr, alignment: str) -> None:
 def test_masks_say_where_they_come_from() -> None:
     mask = ir_of(causal=True, window={"left": 3, "right": 2}).mask
     assert origins(mask) == {"", "causal", "window.left", "window.right"}
+
+
+DOC = {"doc": {"shape": ["batch", "kv_len"], "dtype": "int"}}
+
+
+@pytest.mark.parametrize(
+    ("keys", "mask"),
+    [
+        ({"prefix": 7}, "k <= q or k < 7"),
+        ({"prefix": 0}, "k <= q"),
+        (
+            {"prefix": 7, "causal": "top_left", "window": {"left": 9}},
+            "(k <= q or k < 7) and q - k <= 9",
+        ),
+        ({"chunk": 64}, "q // 64 == k // 64"),
+        ({"causal": True, "chunk": 64}, "k <= q and q // 64 == k // 64"),
+        ({"dilation": 3}, "(q - k) % 3 == 0"),
+        ({"dilation": 1}, "True"),
+        ({"global_tokens": 4}, "True"),
+        ({"window": {"left": 5}, "global_tokens": 4}, "q - k <= 5 or k < 4 or q < 4"),
+        (
+            {"causal": True, "window": {"left": 5}, "dilation": 2, "global_tokens": 4},
+            "k <= q and (q - k <= 5 and (q - k) % 2 == 0 or k < 4 or q < 4)",
+        ),
+        ({"causal": True, "mask": "k != 3"}, "k <= q and k != 3"),
+        ({"mask": "doc[b, q] == doc[b, k]", "inputs": DOC}, "doc[b, q] == doc[b, k]"),
+        ({"mask": "k < size or k < size // 2", "parameters": {"size": 9}}, "k < 9 or k < 9 // 2"),
+    ],
+    ids=str,
+)
+def test_sugar_is_a_mask_like_any_other(keys: dict[str, Any], mask: str) -> None:
+    assert expression_text(ir_of(**keys).mask) == mask
+
+
+def test_score_softcap_and_bias_come_in_this_order() -> None:
+    ir = ir_of(scale=0.5, score="score + k", softcap=30, bias="alibi")
+    capped = "30.0 * tanh((dot * 0.5 + k) / 30.0)"
+    assert expression_text(ir.score) == f"{capped} + alibi_slopes[h] * (k - q)"
+    [table] = ir.inputs
+    assert (table.name, table.shape, table.dtype) == ("alibi_slopes", ("heads",), "float")
+    assert table.values == tuple(2.0**-i for i in range(1, 9))
+    assert {"scale", "score", "softcap", "bias"} <= origins(ir.score)
+
+
+def test_side_inputs_keep_their_order_and_types() -> None:
+    inputs = {
+        "visible": {"shape": ["kv_len"], "dtype": "bool"},
+        **DOC,
+        "slope": {"shape": ["heads", 2]},
+    }
+    mask, score = "visible[k] and doc[b, k] == 1", "score * slope[h, k % 2]"
+    ir = ir_of(inputs=inputs, mask=mask, score=score)
+    assert [(i.name, i.shape, i.dtype, i.values) for i in ir.inputs] == [
+        ("visible", ("kv_len",), "bool", None),
+        ("doc", ("batch", "kv_len"), "int64", None),
+        ("slope", ("heads", 2), "float", None),
+    ]
