@@ -25,15 +25,12 @@ def _to_float(value: Any) -> Any:
 
 
 def _to_int(value: Any) -> Any:
-    """Cut to a whole number; 0 for NaN, and the nearest number of 64 bits beyond them."""
+    """Cut to a whole number, of at most 2**62 in size; 0 for NaN."""
     array = np.asarray(value)
     if array.dtype.kind != "f":
         return array.astype(np.int64)[()]
-    inside = np.abs(array) < 2.0**63
-    whole = np.where(inside, array, 0.0).astype(np.int64)
-    limits = np.iinfo(np.int64)
-    whole = np.where(array >= 2.0**63, limits.max, whole)
-    return np.where(array <= -(2.0**63), limits.min, whole)[()]
+    whole = np.clip(array, -(2.0**62), 2.0**62)
+    return np.where(np.isnan(array), 0.0, whole).astype(np.int64)[()]
 
 
 _UNARY: dict[UnaryOp, Callable[[Any], Any]] = {

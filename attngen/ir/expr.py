@@ -12,7 +12,7 @@ Variables: ``dot`` (the scaled product q·k), ``b h kv_h`` (indices), ``q k`` (p
 beside the bounds of run-time data that :func:`data_bound` names.
 
 ``floordiv`` and ``mod`` are of whole numbers and round down, as Python's; ``floor`` gives a real
-number; ``int`` cuts the fraction off, gives 0 for NaN and stays within 64 bits. The right side of
+number; ``int`` cuts the fraction off, gives 0 for NaN and stays within 62 bits. The right side of
 ``and`` and ``or`` and the branches of a Select read side inputs only where they matter.
 """
 

@@ -42,7 +42,7 @@ class Facts:
     ranges: Mapping[str, Range]
     data: Callable[[Load], Range]
     conditions: tuple[Affine, ...] = ()
-    cut: Range = (-(1 << 63), (1 << 63) - 1)
+    cut: Range = (-(1 << 62), 1 << 62)
 
     def given(self, condition: Expr, *, holds: bool) -> Facts:
         """These facts where `condition` holds, or where it does not."""

@@ -139,8 +139,8 @@ class EmulatedSimd:
         if a.dtype == np.bool_:
             return a.astype(np.int64)
         assert a.dtype == self.ELEMENT, f"v_to_int of {a.dtype}"
-        with np.errstate(invalid="ignore"):
-            return np.where(np.abs(a) < 2.0**63, a, 0).astype(np.int64)
+        inside = np.clip(a, -(2.0**62), 2.0**62)
+        return np.where(np.isnan(a), 0, inside).astype(np.int64)
 
     def v_sigmoid(self, a: Any) -> Any:
         return 1 / (1 + np.exp(-a))

@@ -89,7 +89,8 @@ def _function(expr: Unary, inputs: Inputs) -> str:
             low, high = value_range(expr.operand, ANY_CALL)
             if low > -_LARGE and high < _LARGE:
                 return f"int({operand})"
-            return f"(int({operand}) if abs({operand}) < {_LARGE} else 0)"
+            inside = f"min(max({operand}, -{_LARGE}.0), {_LARGE}.0)"
+            return f"(int({inside}) if {operand} == {operand} else 0)"
         case "int":
             return f"int({operand})"
         case "sigmoid":

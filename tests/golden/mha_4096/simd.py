@@ -399,11 +399,15 @@ def v_to_float(typing, a):
 
 @intrinsic
 def v_to_int(typing, a):
-    """Floats, rounded towards 0, or truths as integers."""
+    """Floats, rounded towards 0, or truths as integers; within ±2^62, and 0 for NaN."""
 
     def code(context, builder, signature, args):
-        convert = builder.fptosi if a == floats else builder.zext
-        return convert(args[0], _INTEGERS)
+        x = args[0]
+        if a != floats:
+            return builder.zext(x, _INTEGERS)
+        inside = _smaller(builder, _larger(builder, x, _all(-(2.0**62))), _all(2.0**62))
+        number = builder.fcmp_ordered("==", x, x)
+        return builder.fptosi(builder.select(number, inside, _all(0.0)), _INTEGERS)
 
     return integers(a), code
 
