@@ -22,7 +22,7 @@ from attngen.backends.numba_cpu.projection import (
     projection_file,
 )
 from attngen.backends.numba_cpu.simd import simd_file
-from attngen.backends.numba_cpu.workers import WorkersContext, workers_file
+from attngen.backends.numba_cpu.workers import NoContext, workers_file
 from attngen.dtypes import FLOAT32, FLOAT64, DType
 from attngen.ir.kernel import Projection
 from attngen.lowering import gemm_buffers
@@ -282,7 +282,7 @@ def test_the_text_is_python_of_100_columns(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("template", "context"),
-    [("projection.py.jinja", ProjectionContext), ("workers.py.jinja", WorkersContext)],
+    [("projection.py.jinja", ProjectionContext), ("workers.py.jinja", NoContext)],
 )
 def test_contexts_are_what_the_templates_read(template: str, context: type[Any]) -> None:
     fields = {f.name for f in dataclasses.fields(context)}

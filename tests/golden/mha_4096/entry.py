@@ -46,16 +46,21 @@ def attend(q, k, v, out, lse=None, sink=None, table=None, workers=None):
         workers: threads to use; Numba's setting if None, 1 stays on the calling thread.
     """
     if table is None:
-        table = sequences.uniform(q.shape[0], q.shape[1], k.shape[1])
-    table = table[table[:, 2] > 0]
+        batch, longest, kv_len = q.shape[0], q.shape[1], k.shape[1]
+        table = sequences.uniform(batch if longest else 0, longest, kv_len)
+        pairs = batch * longest * kv_len
+    else:
+        table = table[table[:, 2] > 0]
+        longest = int(table[:, 2].max(initial=0))
+        pairs = int((table[:, 2] * table[:, 4]).sum())
     if not len(table):
         return
     if workers is None:
         workers = get_num_threads()
     width = q.shape[3] + v.shape[3]
-    if int((table[:, 2] * table[:, 4]).sum()) * q.shape[2] * width <= SERIAL_WORK:
+    if pairs * q.shape[2] * width <= SERIAL_WORK:
         workers = 1
-    kernel = split_kv if split_kv.can_take(k, v, table) else flash_forward
+    kernel = split_kv if split_kv.can_take(k, v, longest) else flash_forward
     lse = _NOT_WANTED if lse is None else lse
     kernel.forward(q, k, v, out, lse, sink, table, workers)
 

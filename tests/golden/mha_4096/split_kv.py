@@ -278,10 +278,9 @@ def worker(arguments, index):
             merge(out, lse, partial, start, splits, batch, q_start, kv_h, q_len * GROUP)
 
 
-def can_take(k, v, table):
-    """Whether this kernel can compute the attention of these sequences."""
-    rows = int(table[:, 2].max()) * GROUP
-    return rows <= MAX_ROWS and k.strides[3] == v.strides[3] == k.itemsize
+def can_take(k, v, q_len):
+    """Whether this kernel can compute the attention of sequences of up to `q_len` queries."""
+    return q_len * GROUP <= MAX_ROWS and k.strides[3] == v.strides[3] == k.itemsize
 
 
 def forward(q, k, v, out, lse, sink, table, workers):

@@ -6,6 +6,7 @@ compiled once for arrays of any layout, and only the loop that starts workers is
 parallel code.
 """
 
+from array import array as PackedIntegers
 from collections import deque
 from functools import cache
 
@@ -58,12 +59,12 @@ def describe(*arrays):
     for array in arrays:
         fields += (array.ctypes.data, *array.shape, *array.strides)
         fields += (0,) * (2 * (MAX_NDIM - array.ndim))
-    return np.array(fields, np.int64)
+    return PackedIntegers("q", fields)
 
 
 def run_workers(worker, arguments, workers):
     """Run worker(arguments, 0 … workers - 1) at the same time; one worker stays on this thread."""
-    address = arguments.ctypes.data
+    address = arguments.buffer_info()[0]
     if workers == 1:
         worker(address, 0)
     else:
