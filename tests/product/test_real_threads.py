@@ -92,25 +92,38 @@ with ThreadPoolExecutor(8) as pool:
 
 in_fork(lambda: answer() == want)
 in_fork(lambda: (in_fork(lambda: answer() == want), answer() == want)[1])
-stop = threading.Event()
-
-def work():
-    while not stop.is_set():
-        assert answer() == want
-
-with ThreadPoolExecutor(2) as pool:
-    running = [pool.submit(work) for _ in range(2)]
-    for _ in range(3):
-        in_fork(lambda: answer() == want)
-    stop.set()
-    [r.result() for r in running]
-assert answer() == want
 print(want)
 """
     many = run(cache, script, NUMBA_THREADING_LAYER=layer)
     alone = run(cache, "print(answer())", NUMBA_THREADING_LAYER=layer, NUMBA_NUM_THREADS="1")
-    # Numba itself remarks that a fork came while tbb was at work
-    assert many.splitlines()[-1] == alone.strip()
+    assert many.splitlines()[-1] == alone.strip()  # Numba itself has remarks on forks
+
+
+@layers
+def test_children_forked_beside_threads_that_run_kernels(cache: Path, layer: str) -> None:
+    """About one child in a hundred hung with tbb, whose locks their parent's threads held."""
+    script = """
+from attngen.backends.numba_cpu import threads
+want = answer()
+in_fork(lambda: threads.must_be_serial() == (threads.state().layer == "omp"))
+stop = threading.Event()
+
+def work():
+    while not stop.is_set():
+        answer()
+
+busy = [threading.Thread(target=work, daemon=True) for _ in range(2)]
+for thread in busy:
+    thread.start()
+for _ in range(30):
+    in_fork(lambda: threads.must_be_serial() == (layer != "workqueue") and answer() == want, 30)
+stop.set()
+for thread in busy:
+    thread.join()
+# nobody but this thread is left
+in_fork(lambda: threads.must_be_serial() == (layer == "omp") and answer() == want)
+"""
+    run(cache, f"layer = {layer!r}\n{script}", NUMBA_THREADING_LAYER=layer)
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
@@ -153,16 +166,15 @@ first = threads()
 for _ in range(100):
     answer()
 assert threads() <= first
-for _ in range(5):
+for _ in range(10):
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(answer, range(16)))
 print(threads() - first)
 """
     grown = int(run(cache, script, NUMBA_THREADING_LAYER=layer))
-    if layer == "omp":  # GNU OpenMP keeps a team for each thread that calls it, until that ends
-        assert grown <= 3 * 8
-    else:
-        assert grown <= 0
+    # GNU OpenMP keeps a team for each thread that calls it until that ends; a Python thread that
+    # was joined may still be on its way out
+    assert grown <= (3 * 8 if layer == "omp" else 8)
 
 
 def test_the_workspaces_are_as_many_as_calls_at_once(cache: Path) -> None:

@@ -1,9 +1,11 @@
 """Parallel kernels that survive several Python threads and a fork.
 
-Numba has three threading layers. *tbb* survives both. *omp* (GNU OpenMP) kills a forked child that
-runs a parallel kernel after its parent has; *workqueue* aborts the process when two Python threads
-run parallel kernels at once. So tbb is loaded where pip put it, which Numba does not search; with
-omp a forked child runs kernels without threads; with workqueue kernels run one at a time.
+Numba has three threading layers. *tbb* survives both, though not together: where other threads have
+run kernels it cannot be shut down for the fork, and one child in a hundred waits for ever for a
+lock that a thread of its parent held. *omp* (GNU OpenMP) kills a forked child that runs a parallel
+kernel after its parent has; *workqueue* aborts the process when two Python threads run parallel
+kernels at once. So tbb is loaded where pip put it, which Numba does not search; in such children
+kernels run without threads; with workqueue kernels run one at a time.
 
 Input: the environment and Numba's settings, which a user may have set and which count.
 Output: :func:`prepare`, called before the first kernel; :func:`guard` and :func:`must_be_serial`,
@@ -92,11 +94,16 @@ def prepare() -> None:
 
 def guard() -> AbstractContextManager[object]:
     """What a parallel kernel must run inside: a lock where the layer needs one."""
+    _state.users.add(threading.get_ident())
     return _state.kernel_lock if _state.layer == "workqueue" else _NO_GUARD
 
 
 def must_be_serial() -> bool:
-    """Whether a kernel may not use threads: in a child forked after OpenMP had started."""
+    """Whether a kernel may not use threads: in a child that was forked from threads at work.
+
+    That is a child forked after OpenMP had started, or after another thread that is still there had
+    used tbb.
+    """
     return _state.serial
 
 
@@ -230,12 +237,21 @@ class _State:
         self.layer = ""
         self.serial = False
         self.is_child = False
+        self.users: set[int] = set()  # threads that have run kernels
+        self.shared = False  # whether others than the one that forks are among them
         self.lock = threading.Lock()
         self.kernel_lock = threading.RLock()
 
+    def before_fork(self) -> None:
+        others = self.users - {threading.get_ident()}
+        self.shared = not others.isdisjoint(sys._current_frames())
+
     def after_fork(self) -> None:
         self.is_child = True
-        self.serial = self.serial or _dies_in_child(self.layer)
+        self.serial = (
+            self.serial or _dies_in_child(self.layer) or (self.layer == "tbb" and self.shared)
+        )
+        self.users = set()
         self.lock = threading.Lock()
         self.kernel_lock = threading.RLock()
 
@@ -243,4 +259,4 @@ class _State:
 _state = _State()
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_state.after_fork)
+    os.register_at_fork(before=_state.before_fork, after_in_child=_state.after_fork)
