@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, assert_never
 
-from attngen.ir.printer import attention_text, kernel_text, schedule_text
+from attngen.ir.printer import attention_text, expression_text, kernel_text, schedule_text
 
 if TYPE_CHECKING:
     from attngen.cli.compiling import Stage
@@ -39,6 +39,10 @@ def _spec_text(spec: Spec) -> str:
     rows["dtype"] = spec.dtype.name
     rows["outputs"] = ", ".join(spec.outputs)
     rows["window"] = spec.window and f"left {spec.window.left}, right {spec.window.right}"
+    for name, expression in (("score", spec.score), ("mask", spec.mask)):
+        rows[name] = expression and expression_text(expression)
+    rows["inputs"] = ", ".join(f"{i.name} {i.dtype} {list(i.shape)}" for i in spec.inputs)
+    rows["parameters"] = ", ".join(f"{name}={value}" for name, value in spec.parameters)
     rows["description"] = " ".join(spec.description.split())
     rows["schedule"] = ", ".join(f"{o.target}.{o.name}={o.value}" for o in spec.schedule)
     width = max(map(len, rows))

@@ -50,7 +50,7 @@ def test_show_prints_every_stage(attngen: Attngen, stage: str) -> None:
     done = attngen("show", "window", "--stage", stage)
     assert done.code == 0
     expected = {
-        "read": "window       left 255, right -1",
+        "read": "left 255, right -1",
         "elaborate": "mask      k <= q and q - k <= 255",
         "simplify": "exp2(score - row_max) where mask",
         "schedule": "block_q",
