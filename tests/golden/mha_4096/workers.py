@@ -6,7 +6,7 @@ compiled once for arrays of any layout, and only the loop that starts workers is
 parallel code.
 """
 
-from array import array as PackedIntegers
+from array import array as packed
 from collections import deque
 from functools import cache
 
@@ -59,7 +59,7 @@ def describe(*arrays):
     for array in arrays:
         fields += (array.ctypes.data, *array.shape, *array.strides)
         fields += (0,) * (2 * (MAX_NDIM - array.ndim))
-    return PackedIntegers("q", fields)
+    return packed("q", fields)
 
 
 def run_workers(worker, arguments, workers):
