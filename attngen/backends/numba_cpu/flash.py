@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from attngen.backends.numba_cpu.sections import (
+    INTERVAL_FORMS,
     LN2,
     LOG2E,
     PlacedBuffer,
@@ -93,10 +94,10 @@ def flash_file(ir: AttentionIR, kernel: FlashForward) -> SourceFile:
 def flash_context(ir: AttentionIR, kernel: FlashForward) -> FlashContext:
     """Everything the template prints."""
     lanes, tile = kernel.lanes, kernel.tile_scalars
-    forms = interval_code(kernel.mask, ir.inputs)
+    code = interval_code(kernel.mask, ir.inputs)
     inputs = definitions(ir, kernel.mask, 9)
     score, mask = _sections(ir, kernel, tuple(inputs))
-    sections = tuple(s.reads for s in (score, mask) if s)
+    sections = tuple(s.listed for s in (score, mask) if s)
     q_bounds = bound_assignments(kernel.mask, "q")
     heads = {"h_first": "kv_h * GROUP", "h_last": "kv_h * GROUP + GROUP - 1"}
     block_rows = {
@@ -111,14 +112,17 @@ def flash_context(ir: AttentionIR, kernel: FlashForward) -> FlashContext:
     }
     keys = {"k_last": "k_first + keys - 1", **bound_assignments(kernel.mask, "k")}
     block_test = kernel.mask is not None and not is_closed(kernel.mask)
-    range_lines = needed({**block_rows, **q_bounds}, forms["key_first"], forms["key_last"])
-    key_lines = needed(keys, forms["always"], forms["possible"])
-    test_lines = needed({**block_rows, **q_bounds}, forms["possible"]) if block_test else ()
-    panel_lines = needed({**panel_rows, **q_bounds}, *forms.values())
+    ends = ("key_first", "key_last")
+    range_lines = needed({**block_rows, **q_bounds, **code.steps_of(*ends)}, *code.read_by(*ends))
+    key_lines = needed(keys, *code.read_by("always", "possible"))
+    test = {**block_rows, **q_bounds, **code.steps_of("possible")}
+    test_lines = needed(test, code.forms["possible"]) if block_test else ()
+    panel = {**panel_rows, **q_bounds, **code.steps_of(*INTERVAL_FORMS)}
+    panel_lines = needed(panel, *code.forms.values())
     names = read_by(
         tuple(n for n in inputs if n not in ("sink", "sizes")),
         *sections,
-        *forms.values(),
+        *code.forms.values(),
         *range_lines,
         *key_lines,
         *test_lines,
@@ -146,7 +150,7 @@ def flash_context(ir: AttentionIR, kernel: FlashForward) -> FlashContext:
         bottom_right=ir.alignment == "bottom_right",
         simd_names=simd_names(_OPERATIONS + " v_ne" * bool(kernel.mask), score, mask),
         masked=kernel.mask is not None,
-        **forms,
+        **code.forms,
         range_lines=range_lines,
         key_lines=key_lines,
         test_lines=test_lines,

@@ -93,7 +93,15 @@ def formula(ir: AttentionIR) -> tuple[str, ...]:
         + ") V"
         + (", heads side by side, times W_O" if ir.scope == "layer" else ""),
     ]
-    return tuple("    " + line for line in lines)
+    return tuple(part for line in lines for part in _formula_lines(line))
+
+
+def _formula_lines(line: str) -> list[str]:
+    """A line of the formula, cut where it is too long; spaces that line it up are kept."""
+    if len(line) <= _WIDTH - 4:
+        return [f"    {line}"]
+    wrapped = textwrap.wrap(line, _WIDTH - 4, subsequent_indent=" " * 8, break_long_words=False)
+    return [f"    {part}" for part in wrapped]
 
 
 def symbols(ir: AttentionIR) -> tuple[tuple[str, str, str], ...]:

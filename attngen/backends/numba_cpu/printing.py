@@ -14,6 +14,7 @@ from attngen.backends.numba_cpu.scalar_code import (
     clamped,
     may_leave,
     scalar_code,
+    scalar_steps,
     scaled,
 )
 from attngen.ir.expr import COMPARISONS, Binary, Const, Expr, Load, Select, Unary, Var, variables
@@ -99,7 +100,7 @@ class _VectorPrinter:
     def operand(self, expr: Expr) -> tuple[str, bool]:
         """The text of `expr` in its own kind, and whether it is a vector."""
         if not self.is_vector(expr):
-            return scalar_code(expr, 0, self.inputs), False
+            return self.scalar(expr), False
         match expr:
             case Var(name=name):
                 return name, True
@@ -116,6 +117,16 @@ class _VectorPrinter:
                 return self.call("v_gather", expr.input, self.flat_index(expr)), True
             case Const():
                 return scalar_code(expr), False
+
+    def scalar(self, expr: Expr) -> str:
+        """The text of a scalar, over steps where it is long."""
+        prefix = f"{self.result}_{len(self.named)}"
+        text, steps = scalar_steps(expr, prefix, self.inputs)
+        lines = self.hoisted if self.within_fixed else self.lines
+        for name, code in steps.items():
+            self.named[code] = name
+            lines.append(f"{name} = {code}")
+        return text
 
     def is_vector(self, expr: Expr) -> bool:
         """Whether a vector variable enters `expr`."""

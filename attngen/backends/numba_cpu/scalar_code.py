@@ -10,8 +10,20 @@ from __future__ import annotations
 from typing import assert_never
 
 from attngen.ir.attention import SideInput
-from attngen.ir.expr import COMPARISONS, Binary, Const, Expr, Load, Select, Unary, Var
-from attngen.ir.kinds import kind_of
+from attngen.ir.expr import (
+    COMPARISONS,
+    Binary,
+    Const,
+    DataType,
+    Expr,
+    Load,
+    Select,
+    Unary,
+    Var,
+    children,
+    with_children,
+)
+from attngen.ir.kinds import Kind, kind_of
 from attngen.ir.ranges import ANY_CALL, value_range
 
 Inputs = tuple[SideInput, ...]
@@ -34,6 +46,8 @@ _INFIX = {
 }
 _ASSOCIATIVE = frozenset({"add", "mul", "and", "or"})
 _LARGE = 1 << 62
+_WIDTH = 72  # code longer than this is cut into named steps
+_DATA_OF_KIND: dict[Kind, DataType] = {"boolean": "bool", "integer": "int64", "real": "float"}
 
 # The variable that runs over an axis of that size, which it cannot leave.
 _RUNS_OVER = {"batch": "b", "heads": "h", "kv_heads": "kv_h", "kv_len": "k"}
@@ -133,3 +147,27 @@ def may_leave(load: Load, axis: int, inputs: Inputs, *, runs_on: bool = False) -
         return below, high >= size
     inside = isinstance(index, Var) and _RUNS_OVER.get(str(size)) == index.name
     return below, not inside or (runs_on and index == Var("k"))
+
+
+def scalar_steps(expr: Expr, name: str, inputs: Inputs = ()) -> tuple[str, dict[str, str]]:
+    """`expr` as code that fits a line, over steps (name -> code) that come before it."""
+    steps: dict[str, str] = {}
+
+    def fitted(part: Expr) -> Expr:
+        part = with_children(part, tuple(fitted(child) for child in children(part)))
+        while len(scalar_code(part, 0, inputs)) > _WIDTH:
+            texts = [scalar_code(child, 0, inputs) for child in children(part)]
+            longest = max(range(len(texts)), key=lambda i: len(texts[i]))
+            if texts[longest].isidentifier():
+                break
+            operands = list(children(part))
+            operands[longest] = named(operands[longest], texts[longest])
+            part = with_children(part, tuple(operands))
+        return part
+
+    def named(child: Expr, text: str) -> Expr:
+        step = next((step for step, code in steps.items() if code == text), f"{name}_{len(steps)}")
+        steps[step] = text
+        return Var(step, dtype=_DATA_OF_KIND[kind_of(child)])
+
+    return scalar_code(fitted(expr), 0, inputs), steps

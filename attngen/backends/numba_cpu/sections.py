@@ -6,7 +6,8 @@ import math
 import re
 from dataclasses import dataclass
 
-from attngen.backends.numba_cpu.printing import operations, scalar_code, vector_sections
+from attngen.backends.numba_cpu.printing import operations, vector_sections
+from attngen.backends.numba_cpu.scalar_code import scalar_steps
 from attngen.dtypes import DType
 from attngen.ir.attention import SideInput
 from attngen.ir.expr import Expr
@@ -15,6 +16,8 @@ from attngen.lowering import workspace_elements
 
 LOG2E = math.log2(math.e)
 LN2 = math.log(2.0)
+
+_LONGEST = 100 - len("                score_panel(work, first, last)")
 
 INTERVAL_FORMS = ("key_first", "key_last", "always", "possible")
 
@@ -46,12 +49,16 @@ class Section:
     """Code that makes scores or truths, for one vector at a time.
 
     Attributes:
-        reads: " , …": what it reads beside the vector, as further parameters; or nothing.
+        listed: ", …": what it reads beside the vector, as further parameters; or nothing.
+        reads: the same as names, to be printed one a line where `is_long`.
+        is_long: whether a call with `listed` does not fit a line.
         row: lines for what does not change with the keys of the inner loop.
         key: lines for the rest.
     """
 
-    reads: str
+    listed: str
+    reads: tuple[str, ...]
+    is_long: bool
     row: tuple[str, ...]
     key: tuple[str, ...]
 
@@ -83,7 +90,8 @@ def section(
     key = [*assignments(inner, *key), *key]
     row = [*assignments(outer, *row, *key), *row]
     reads = read_by(parameters, *row, *key)
-    return Section("".join(f", {name}" for name in reads), tuple(row), tuple(key))
+    listed = "".join(f", {name}" for name in reads)
+    return Section(listed, reads, len(listed) > _LONGEST, tuple(row), tuple(key))
 
 
 def read_by(names: tuple[str, ...], *texts: str) -> tuple[str, ...]:
@@ -101,12 +109,37 @@ def needed(definitions: dict[str, str], *readers: str) -> tuple[str, ...]:
     return lines
 
 
-def interval_code(mask: MaskPlan | None, inputs: tuple[SideInput, ...] = ()) -> dict[str, str]:
-    """The interval forms of `mask` as Python, or empty strings where nothing is known."""
-    forms = {form: getattr(mask, form) if mask else None for form in INTERVAL_FORMS}
-    return {
-        form: "" if expr is None else scalar_code(expr, 0, inputs) for form, expr in forms.items()
-    }
+@dataclass(frozen=True, slots=True)
+class IntervalCode:
+    """The interval forms of a mask as Python.
+
+    Attributes:
+        forms: form -> code that fits a line, or an empty text where nothing is known.
+        steps: form -> what its code reads (name -> code), in order.
+    """
+
+    forms: dict[str, str]
+    steps: dict[str, dict[str, str]]
+
+    def steps_of(self, *forms: str) -> dict[str, str]:
+        """The steps of several forms."""
+        return {name: code for form in forms for name, code in self.steps[form].items()}
+
+    def read_by(self, *forms: str) -> tuple[str, ...]:
+        """All the code of several forms."""
+        return (*(self.forms[form] for form in forms), *self.steps_of(*forms).values())
+
+
+def interval_code(
+    mask: MaskPlan | None, inputs: tuple[SideInput, ...] = (), without: tuple[str, ...] = ()
+) -> IntervalCode:
+    """The interval forms of `mask`, but nothing for those in `without`."""
+    forms, steps = {}, {}
+    for form in INTERVAL_FORMS:
+        expr = getattr(mask, form) if mask and form not in without else None
+        known = ("", {}) if expr is None else scalar_steps(expr, form, inputs)
+        forms[form], steps[form] = known
+    return IntervalCode(forms, steps)
 
 
 def assignments(definitions: dict[str, str], *readers: str) -> tuple[str, ...]:

@@ -89,12 +89,10 @@ def bound_assignments(mask: MaskPlan | None, axis: str) -> dict[str, str]:
     for bound in mask.data_bounds if mask else ():
         if bound.axis == axis:
             name = bound.input
-            start = f"b * {name}_granules" if bound.batched else "0"
+            row = "b" if bound.batched else "0"
             names = f"{name}_{axis}_min, {name}_{axis}_max"
-            lines[names] = (
-                f"bounds_between({name}_bounds, {start}, {name}_granules, {axis}_first, "
-                f"{axis}_last)"
-            )
+            where = f"{name}_bounds, {name}_granules, {row}, {axis}_first, {axis}_last"
+            lines[names] = f"tile_bounds({where})"
     return lines
 
 

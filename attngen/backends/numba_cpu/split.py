@@ -81,17 +81,18 @@ def split_file(ir: AttentionIR, kernel: SplitKV) -> SourceFile:
 def split_context(ir: AttentionIR, kernel: SplitKV) -> SplitContext:
     """Everything the template prints."""
     lanes = kernel.lanes
-    forms = interval_code(kernel.mask, ir.inputs)
-    del forms["possible"]  # a split outside the range of the keys has no keys
-    for form, bound in _key_bounds(kernel).items():
-        if bound is not None and (loads(bound) or not variables(bound) <= _SEQUENCE_ALONE):
-            forms[form] = ""  # one range of keys holds for all heads and sequences of its lengths
+    # A split outside the range of the keys has no keys, and that range is one for all heads and all
+    # sequences of the same lengths.
+    code = interval_code(kernel.mask, ir.inputs, ("possible", *_unshared_bounds(kernel)))
+    always = code.forms["always"]
     if kernel.mask and kernel.mask.data_bounds:
-        forms["always"] = "False"  # few rows are masked faster than their data is looked up
+        always = "False"  # few rows are masked faster than their data is looked up
     inputs = definitions(ir, kernel.mask, 10)
     score, mask = _sections(ir, kernel, tuple(inputs))
-    reads = tuple(s.reads for s in (score, mask) if s)
-    names = read_by(tuple(n for n in inputs if n not in ("sink", "sizes")), *reads, forms["always"])
+    reads = tuple(s.listed for s in (score, mask) if s)
+    names = read_by(
+        tuple(n for n in inputs if n not in ("sink", "sizes")), *reads, *code.read_by("always")
+    )
     input_lines = needed(inputs, *names, *["sink"] * ir.sink)
     rows = {"q": "row // GROUP + offset", "h": "kv_h * GROUP + row % GROUP"}
     positions = {
@@ -100,8 +101,10 @@ def split_context(ir: AttentionIR, kernel: SplitKV) -> SplitContext:
         "h_first": "kv_h * GROUP",
         "h_last": "kv_h * GROUP + GROUP - 1",
     }
-    block_lines = assignments(positions, forms["always"])
+    block_lines = needed(positions, *code.read_by("always")) if always != "False" else ()
     row_lines = assignments(rows, *reads)
+    keys = {"k_first": "first", "k_last": "last - 1"}
+    ends = ("key_first", "key_last")
     return SplitContext(
         summary=f"Attention of {ir.name}: decoding, few query rows against many keys.",
         head_dim=kernel.head_dim,
@@ -120,14 +123,16 @@ def split_context(ir: AttentionIR, kernel: SplitKV) -> SplitContext:
         simd_names=simd_names(_OPERATIONS + " v_select" * bool(mask), score, mask),
         positioned=bool(read_by(("offset",), *block_lines, *row_lines)),
         masked=kernel.mask is not None,
-        **forms,
+        key_first=code.forms["key_first"],
+        key_last=code.forms["key_last"],
+        always=always,
         block_lines=block_lines,
-        range_lines=assignments(positions, forms["key_first"], forms["key_last"]),
+        range_lines=needed({**positions, **code.steps_of(*ends)}, *code.read_by(*ends)),
         row_lines=row_lines,
         side_names=names,
         input_lines=input_lines,
         workers_names=workers_names(input_lines),
-        key_lines=assignments({"k_first": "first", "k_last": "last - 1"}, forms["always"]),
+        key_lines=needed({**keys, **code.steps_of("always")}, always),
         score=score,
         mask=mask,
         sink=kernel.sink,
@@ -139,9 +144,15 @@ def split_context(ir: AttentionIR, kernel: SplitKV) -> SplitContext:
     )
 
 
-def _key_bounds(kernel: SplitKV) -> dict[str, Expr | None]:
+def _unshared_bounds(kernel: SplitKV) -> tuple[str, ...]:
+    """The bounds of the keys that read more than lengths and positions."""
     mask = kernel.mask
-    return {"key_first": mask.key_first, "key_last": mask.key_last} if mask else {}
+    bounds = {"key_first": mask.key_first, "key_last": mask.key_last} if mask else {}
+    return tuple(
+        name
+        for name, bound in bounds.items()
+        if bound is not None and (loads(bound) or not variables(bound) <= _SEQUENCE_ALONE)
+    )
 
 
 def _sections(
