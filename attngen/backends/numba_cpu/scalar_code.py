@@ -13,6 +13,7 @@ from attngen.ir.attention import SideInput
 from attngen.ir.expr import (
     COMPARISONS,
     Binary,
+    BinaryOp,
     Const,
     DataType,
     Expr,
@@ -42,9 +43,17 @@ _INFIX = {
     "eq": ("==", 3),
     "ne": ("!=", 3),
     "and": ("and", 1),
-    "or": ("or", 0),
 }
-_ASSOCIATIVE = frozenset({"add", "mul", "and", "or"})
+_ASSOCIATIVE = frozenset({"add", "mul", "and"})
+# A constant stands on the right of a comparison, as readers expect.
+_FLIPPED: dict[str, BinaryOp] = {
+    "lt": "gt",
+    "le": "ge",
+    "gt": "lt",
+    "ge": "le",
+    "eq": "eq",
+    "ne": "ne",
+}
 _LARGE = 1 << 62
 _WIDTH = 72  # code longer than this is cut into named steps
 _DATA_OF_KIND: dict[Kind, DataType] = {"boolean": "bool", "integer": "int64", "real": "float"}
@@ -61,7 +70,7 @@ def scalar_code(expr: Expr, level: int = 0, inputs: Inputs = ()) -> str:
         case Const(value=float() as number):
             return f"ELEMENT({number!r})"
         case Const(value=value):
-            return str(value) if value >= 0 else f"({value})"
+            return str(value) if value >= 0 or level == 0 else f"({value})"
         case Var(name=name):
             return name
         case Unary(op="not", operand=operand):
@@ -74,6 +83,14 @@ def scalar_code(expr: Expr, level: int = 0, inputs: Inputs = ()) -> str:
             return _function(expr, inputs)
         case Binary(op="min" | "max" as op, left=left, right=right):
             return f"{op}({scalar_code(left, 0, inputs)}, {scalar_code(right, 0, inputs)})"
+        case Binary(op=op, left=Const() as left, right=right) if op in _FLIPPED and not isinstance(
+            right, Const
+        ):
+            return scalar_code(Binary(_FLIPPED[op], right, left), level, inputs)
+        case Binary(op="or", left=left, right=right):
+            sides = (scalar_code(side, 2 * _is_and(side), inputs) for side in (left, right))
+            text = " or ".join(sides)
+            return f"({text})" if level > 0 else text
         case Binary(op=op, left=left, right=right):
             symbol, own = _INFIX[op]
             tight = op not in _ASSOCIATIVE
@@ -89,6 +106,11 @@ def scalar_code(expr: Expr, level: int = 0, inputs: Inputs = ()) -> str:
             return f"{expr.input}[{_flat_index(expr, inputs)}]"
         case _:
             assert_never(expr)
+
+
+def _is_and(expr: Expr) -> bool:
+    """Whether `expr` is a conjunction, which gets parentheses inside a disjunction."""
+    return isinstance(expr, Binary) and expr.op == "and"
 
 
 def _function(expr: Unary, inputs: Inputs) -> str:
