@@ -106,7 +106,11 @@ MISTAKES = {
         "mask: expected bool (True attends) or float32 (added to the scores), got int64; say "
         "which is meant: mask.astype(bool)",
     ),
-    "another float": (np.ones((50, KEYS)), CallTypeError, "mask: expected dtype float32, got float64"),
+    "another float": (
+        np.ones((50, KEYS)),
+        CallTypeError,
+        "mask: expected dtype float32, got float64",
+    ),
     "no broadcast": (
         np.ones((3, 50, KEYS), bool),
         CallValueError,
