@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from repo.generated import ROOT, SHIPPED, SPECS, TARGETS, package, write
+from repo.generated import ROOT, SPECS, TARGETS, package, write
 
 from attngen.ir.kernel import SourceFile
 
@@ -27,8 +27,6 @@ LIBRARIES = {"numpy", "numba", "llvmlite", *sys.stdlib_module_names}
 # helper returns, and a docstring may begin with a
 # formula or describe several arguments in one line.
 IGNORED_RULES = "ARG001,ARG005,D403,D417,RUF059"
-# A user's expression may be long, and is printed with the order and parentheses that it has.
-IGNORED_IN_EXPRESSIONS = "E501,RUF021,SIM300"
 
 
 def files(spec: str, isa: str) -> Iterator[SourceFile]:
@@ -37,11 +35,10 @@ def files(spec: str, isa: str) -> Iterator[SourceFile]:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All packages as files, below "shipped" or "features", in a folder for each machine."""
+    """All packages as files, in a folder for each kind of machine."""
     folder = tmp_path_factory.mktemp("generated")
     for spec, isa in ALL:
-        kind = "shipped" if spec in SHIPPED else "features"
-        write(package(spec, isa), folder / kind / isa)
+        write(package(spec, isa), folder / isa)
     return folder
 
 
@@ -71,7 +68,7 @@ def test_every_module_and_public_function_says_what_it_is(spec: str, isa: str) -
                 assert ast.get_docstring(node), f"{file.path}: {node.name}"
 
 
-@pytest.mark.parametrize(("spec", "isa"), [(s, i) for s, i in ALL if s in SHIPPED])
+@pytest.mark.parametrize(("spec", "isa"), ALL)
 def test_lines_are_short_and_end_cleanly(spec: str, isa: str) -> None:
     for file in files(spec, isa):
         long = [line for line in file.text.splitlines() if len(line) > 100]
@@ -80,20 +77,12 @@ def test_lines_are_short_and_end_cleanly(spec: str, isa: str) -> None:
         assert not file.text.endswith("\n\n"), file.path
 
 
-@pytest.mark.parametrize(
-    ("kind", "ignored"),
-    [
-        ("shipped", IGNORED_RULES),
-        ("features", f"{IGNORED_RULES},{IGNORED_IN_EXPRESSIONS}"),
-    ],
-)
-def test_the_linter_has_nothing_to_say(written: Path, kind: str, ignored: str) -> None:
-    options = ("--extend-ignore", ignored, "--output-format", "concise")
-    ruff("check", *options, folder=written / kind)
+def test_the_linter_has_nothing_to_say(written: Path) -> None:
+    ruff("check", "--extend-ignore", IGNORED_RULES, "--output-format", "concise", folder=written)
 
 
 def test_the_formatter_has_nothing_to_change(written: Path) -> None:
-    ruff("format", "--diff", folder=written / "shipped")
+    ruff("format", "--diff", folder=written)
 
 
 def ruff(*arguments: str, folder: Path) -> None:
