@@ -5,25 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from attngen.backends.numba_cpu.sections import (
+    PlacedBuffer,
+    offsets,
+    place,
+    simd_names,
+    vector_printer,
+    workers_names,
+)
+from attngen.backends.numba_cpu.side_inputs import bound_assignments, definitions
+from attngen.backends.sections import (
     INTERVAL_FORMS,
     LN2,
     LOG2E,
-    PlacedBuffer,
+    SEQUENCE,
     Section,
     interval_code,
+    is_closed,
     needed,
-    offsets,
-    place,
     read_by,
     section,
-    simd_names,
-    workers_names,
-)
-from attngen.backends.numba_cpu.side_inputs import (
-    SEQUENCE,
-    bound_assignments,
-    definitions,
-    is_closed,
 )
 from attngen.ir.attention import AttentionIR
 from attngen.ir.expr import DOT, Expr
@@ -188,7 +188,8 @@ def _sections(
     inner = {"k": "k_first + key"}
 
     def make(results: dict[str, Expr]) -> Section:
-        return section(results, frozenset(vectors), inner, outer, parameters, ir.inputs)
+        printer = vector_printer(vectors, set(inner), ir.inputs)
+        return section(results, printer, inner, outer, parameters)
 
     scores = {} if kernel.score == DOT else {"score": kernel.score}
     score = make(scores) if scores else None

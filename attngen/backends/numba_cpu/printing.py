@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
-from attngen.backends.numba_cpu.scalar_code import (
+from attngen.backends.scalar_code import (
     Inputs,
     clamped,
     may_leave,

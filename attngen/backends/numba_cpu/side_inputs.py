@@ -10,13 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from attngen.backends.sections import bounded_inputs
 from attngen.ir.attention import AttentionIR, SideInput
-from attngen.ir.expr import Binary, Const, Expr, Unary, Var
 from attngen.ir.kernel import MaskPlan, SourceFile
 from attngen.render import render
-
-# What every section may read of the sequence it works on.
-SEQUENCE = ("b", "kv_h", "q_len", "kv_len")
 
 _READERS = {"float": "floats_at", "int64": "integers_at", "bool": "truths_at"}
 _ELEMENTS = {"float": "ELEMENT", "int64": "np.int64", "bool": "np.bool_"}
@@ -48,11 +45,6 @@ def inputs_files(ir: AttentionIR, mask: MaskPlan | None) -> tuple[SourceFile, ..
     has_floats = any(i.values is not None and i.dtype == "float" for i in ir.inputs)
     context = InputsContext(named, has_floats, bounded_inputs(mask))
     return (SourceFile("inputs.py", render("numba_cpu/inputs.py.jinja", context)),)
-
-
-def bounded_inputs(mask: MaskPlan | None) -> tuple[str, ...]:
-    """The inputs of which the mask's interval forms read bounds, each once, in order."""
-    return tuple(dict.fromkeys(b.input for b in mask.data_bounds)) if mask else ()
 
 
 def definitions(ir: AttentionIR, mask: MaskPlan | None, number: int) -> dict[str, str]:
@@ -98,30 +90,3 @@ def bound_assignments(mask: MaskPlan | None, axis: str) -> dict[str, str]:
 
 def _by_name(ir: AttentionIR, name: str) -> SideInput:
     return next(side for side in ir.inputs if side.name == name)
-
-
-def is_closed(mask: MaskPlan) -> bool:
-    """Whether the bounds of the keys say all: no block between them can be empty."""
-    return _is_interval(mask.predicate)
-
-
-def _is_interval(expr: Expr) -> bool:
-    match expr:
-        case Binary(op="and", left=left, right=right):
-            return _is_interval(left) and _is_interval(right)
-        case Binary(op="lt" | "le" | "gt" | "ge", left=left, right=right):
-            return _is_affine(left) and _is_affine(right)
-        case _:
-            return False
-
-
-def _is_affine(expr: Expr) -> bool:
-    match expr:
-        case Const() | Var():
-            return True
-        case Unary(op="neg", operand=operand):
-            return _is_affine(operand)
-        case Binary(op="add" | "sub", left=left, right=right):
-            return _is_affine(left) and _is_affine(right)
-        case _:
-            return False

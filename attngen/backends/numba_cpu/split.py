@@ -5,21 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from attngen.backends.numba_cpu.sections import (
+    PlacedBuffer,
+    offsets,
+    place,
+    simd_names,
+    vector_printer,
+    workers_names,
+)
+from attngen.backends.numba_cpu.side_inputs import definitions
+from attngen.backends.sections import (
     LN2,
     LOG2E,
-    PlacedBuffer,
+    SEQUENCE,
     Section,
     assignments,
     interval_code,
     needed,
-    offsets,
-    place,
     read_by,
     section,
-    simd_names,
-    workers_names,
 )
-from attngen.backends.numba_cpu.side_inputs import SEQUENCE, definitions
 from attngen.ir.attention import AttentionIR
 from attngen.ir.expr import DOT, Expr, loads, variables
 from attngen.ir.kernel import SourceFile, SplitKV
@@ -163,7 +167,8 @@ def _sections(
 
     def make(results: dict[str, Expr]) -> Section:
         inner = {"k": "v_iota(first + lane)"}
-        return section(results, frozenset({"k", "dot"}), inner, {}, parameters, ir.inputs)
+        printer = vector_printer({"k", "dot"}, set(inner), ir.inputs)
+        return section(results, printer, inner, {}, parameters)
 
     scores = {} if kernel.score == DOT else {"score": kernel.score}
     score = make(scores) if scores else None

@@ -1,8 +1,9 @@
 """Expressions as scalar Python: the bounds of tiles, and what is one value for a whole vector.
 
-Input: an expression, and the side inputs whose shapes are known. Output: a Python expression over
-the variables, ``ELEMENT``, ``np``, and for an input ``doc`` the flat array ``doc`` with
-``doc_size0`` … and ``doc_stride0`` …. An index that is not surely inside its axis is clamped.
+Input: an expression, the side inputs whose shapes are known, and what precedes functions' names.
+Output: a Python expression over the variables, ``ELEMENT``, functions such as ``np.exp``, and for
+an input ``doc`` the flat array ``doc`` with ``doc_size0`` … and ``doc_stride0`` …. An index that is
+not surely inside its axis is clamped.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from attngen.ir.kinds import Kind, kind_of
 from attngen.ir.ranges import ANY_CALL, value_range
 
 Inputs = tuple[SideInput, ...]
+NUMPY = "np."
+"""What stands before the name of a function on the CPU."""
 
 _INFIX = {
     "add": ("+", 4),
@@ -62,8 +65,12 @@ _DATA_OF_KIND: dict[Kind, DataType] = {"boolean": "bool", "integer": "int64", "r
 _RUNS_OVER = {"batch": "b", "heads": "h", "kv_heads": "kv_h", "kv_len": "k"}
 
 
-def scalar_code(expr: Expr, level: int = 0, inputs: Inputs = ()) -> str:
+def scalar_code(expr: Expr, level: int = 0, inputs: Inputs = (), functions: str = NUMPY) -> str:
     """`expr` as a Python expression with no more parentheses than it needs."""
+
+    def code(part: Expr, level: int = 0) -> str:
+        return scalar_code(part, level, inputs, functions)
+
     match expr:
         case Const(value=bool() as truth):
             return str(truth)
@@ -74,21 +81,21 @@ def scalar_code(expr: Expr, level: int = 0, inputs: Inputs = ()) -> str:
         case Var(name=name):
             return name
         case Unary(op="not", operand=operand):
-            text = f"not {scalar_code(operand, 2, inputs)}"
+            text = f"not {code(operand, 2)}"
             return f"({text})" if level > 2 else text
         case Unary(op="neg", operand=operand):
-            text = f"-{scalar_code(operand, 6, inputs)}"
+            text = f"-{code(operand, 6)}"
             return text if level <= 5 else f"({text})"
         case Unary():
-            return _function(expr, inputs)
+            return _function(expr, inputs, functions)
         case Binary(op="min" | "max" as op, left=left, right=right):
-            return f"{op}({scalar_code(left, 0, inputs)}, {scalar_code(right, 0, inputs)})"
+            return f"{op}({code(left)}, {code(right)})"
         case Binary(op=op, left=Const() as left, right=right) if op in _FLIPPED and not isinstance(
             right, Const
         ):
-            return scalar_code(Binary(_FLIPPED[op], right, left), level, inputs)
+            return code(Binary(_FLIPPED[op], right, left), level)
         case Binary(op="or", left=left, right=right):
-            sides = (scalar_code(side, 2 * _is_and(side), inputs) for side in (left, right))
+            sides = (code(side, 2 * _is_and(side)) for side in (left, right))
             text = " or ".join(sides)
             return f"({text})" if level > 0 else text
         case Binary(op=op, left=left, right=right):
@@ -96,14 +103,14 @@ def scalar_code(expr: Expr, level: int = 0, inputs: Inputs = ()) -> str:
             tight = op not in _ASSOCIATIVE
             if op == "mul" and isinstance(right, Binary):
                 tight = right.op in ("div", "floordiv", "mod")
-            text = f"{scalar_code(left, own + (op in COMPARISONS), inputs)} {symbol} "
-            text += scalar_code(right, own + tight, inputs)
+            text = f"{code(left, own + (op in COMPARISONS))} {symbol} "
+            text += code(right, own + tight)
             return f"({text})" if own < level else text
         case Select(condition=condition, then=then, otherwise=otherwise):
-            text = f"{scalar_code(then, 0, inputs)} if {scalar_code(condition, 0, inputs)} else "
-            return f"({text}{scalar_code(otherwise, 0, inputs)})"
+            text = f"{code(then)} if {code(condition)} else "
+            return f"({text}{code(otherwise)})"
         case Load():
-            return f"{expr.input}[{_flat_index(expr, inputs)}]"
+            return f"{expr.input}[{_flat_index(expr, inputs, functions)}]"
         case _:
             assert_never(expr)
 
@@ -113,8 +120,8 @@ def _is_and(expr: Expr) -> bool:
     return isinstance(expr, Binary) and expr.op == "and"
 
 
-def _function(expr: Unary, inputs: Inputs) -> str:
-    operand = scalar_code(expr.operand, 0, inputs)
+def _function(expr: Unary, inputs: Inputs, functions: str) -> str:
+    operand = scalar_code(expr.operand, 0, inputs, functions)
     kind = kind_of(expr.operand)
     match expr.op:
         case "abs":
@@ -130,21 +137,27 @@ def _function(expr: Unary, inputs: Inputs) -> str:
         case "int":
             return f"int({operand})"
         case "sigmoid":
-            return f"(ELEMENT(1) / (ELEMENT(1) + np.exp(-ELEMENT({operand}))))"
+            return f"(ELEMENT(1) / (ELEMENT(1) + {functions}exp(-ELEMENT({operand}))))"
         case _:
-            return f"np.{expr.op}({operand})"
+            return f"{functions}{expr.op}({operand})"
 
 
-def _flat_index(load: Load, inputs: Inputs) -> str:
+def _flat_index(load: Load, inputs: Inputs, functions: str) -> str:
     axes = range(len(load.indices))
-    parts = (clamped(load, axis, may_leave(load, axis, inputs), inputs) for axis in axes)
+    parts = (clamped(load, axis, may_leave(load, axis, inputs), inputs, functions) for axis in axes)
     return " + ".join(scaled(part, load, axis) for axis, part in enumerate(parts))
 
 
-def clamped(load: Load, axis: int, leaves: tuple[bool, bool], inputs: Inputs) -> str:
+def clamped(
+    load: Load,
+    axis: int,
+    leaves: tuple[bool, bool],
+    inputs: Inputs,
+    functions: str = NUMPY,
+) -> str:
     """A scalar index, kept inside its axis where it may leave it below or above."""
     below, above = leaves
-    text = scalar_code(load.indices[axis], 0 if below or above else 5, inputs)
+    text = scalar_code(load.indices[axis], 0 if below or above else 5, inputs, functions)
     text = f"max({text}, 0)" if below else text
     return f"min({text}, {load.input}_size{axis} - 1)" if above else text
 
@@ -171,14 +184,19 @@ def may_leave(load: Load, axis: int, inputs: Inputs, *, runs_on: bool = False) -
     return below, not inside or (runs_on and index == Var("k"))
 
 
-def scalar_steps(expr: Expr, name: str, inputs: Inputs = ()) -> tuple[str, dict[str, str]]:
+def scalar_steps(
+    expr: Expr, name: str, inputs: Inputs = (), functions: str = NUMPY
+) -> tuple[str, dict[str, str]]:
     """`expr` as code that fits a line, over steps (name -> code) that come before it."""
     steps: dict[str, str] = {}
 
+    def code(part: Expr) -> str:
+        return scalar_code(part, 0, inputs, functions)
+
     def fitted(part: Expr) -> Expr:
         part = with_children(part, tuple(fitted(child) for child in children(part)))
-        while len(scalar_code(part, 0, inputs)) > _WIDTH:
-            texts = [scalar_code(child, 0, inputs) for child in children(part)]
+        while len(code(part)) > _WIDTH:
+            texts = [code(child) for child in children(part)]
             longest = max(range(len(texts)), key=lambda i: len(texts[i]))
             if texts[longest].isidentifier():
                 break
@@ -192,4 +210,4 @@ def scalar_steps(expr: Expr, name: str, inputs: Inputs = ()) -> tuple[str, dict[
         steps[step] = text
         return Var(step, dtype=_DATA_OF_KIND[kind_of(child)])
 
-    return scalar_code(fitted(expr), 0, inputs), steps
+    return code(fitted(expr)), steps
