@@ -8,6 +8,7 @@ not surely inside its axis is clamped.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import assert_never
 
 from attngen.ir.attention import SideInput
@@ -26,7 +27,7 @@ from attngen.ir.expr import (
     with_children,
 )
 from attngen.ir.kinds import Kind, kind_of
-from attngen.ir.ranges import ANY_CALL, value_range
+from attngen.ir.ranges import ANY_CALL, Facts, Range, value_range
 
 Inputs = tuple[SideInput, ...]
 NUMPY = "np."
@@ -176,12 +177,23 @@ def may_leave(load: Load, axis: int, inputs: Inputs, *, runs_on: bool = False) -
     index = load.indices[axis]
     shapes = {given.name: given.shape for given in inputs}
     size = shapes[load.input][axis] if load.input in shapes else None
-    low, high = value_range(index, ANY_CALL)
+    low, high = value_range(index, _facts(inputs))
     below = low < 0
     if isinstance(size, int):
         return below, high >= size
     inside = isinstance(index, Var) and _RUNS_OVER.get(str(size)) == index.name
     return below, not inside or (runs_on and index == Var("k"))
+
+
+def _facts(inputs: Inputs) -> Facts:
+    """What holds in every call: the tables of the spec are known."""
+    tables = {given.name: given.values for given in inputs if given.values is not None}
+
+    def data(load: Load) -> Range:
+        values = tables.get(load.input)
+        return (min(values), max(values)) if values else ANY_CALL.data(load)
+
+    return replace(ANY_CALL, data=data)
 
 
 def scalar_steps(

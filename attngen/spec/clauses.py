@@ -9,7 +9,7 @@ from __future__ import annotations
 import keyword
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from attngen.errors import Diagnostic
 from attngen.ir.attention import SideInput
@@ -119,7 +119,8 @@ class _Reader:
                 continue
             if isinstance(shape, tuple) and shape:
                 dtype = _DATA[str(value.get("dtype", "float"))]
-                found[name] = SideInput(name, shape, dtype, None, key)
+                sizes = cast(tuple[str | int, ...], shape)
+                found[name] = SideInput(name, sizes, dtype, None, key)
         return found
 
     def expression(

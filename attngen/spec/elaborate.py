@@ -27,9 +27,13 @@ from attngen.ir.expr import (
     with_children,
 )
 from attngen.spec.alibi import alibi_slopes
+from attngen.spec.buckets import T5Buckets
 from attngen.spec.model import Spec
 
 ALIBI_SLOPES = "alibi_slopes"
+HEAD_SCALE = "head_scale"
+RELATIVE_BIAS = "relative_bias"
+T5_BUCKETS = "t5_buckets"
 
 
 def elaborate(spec: Spec) -> AttentionIR:
@@ -56,27 +60,62 @@ def elaborate(spec: Spec) -> AttentionIR:
 
 def inputs_of(spec: Spec) -> tuple[SideInput, ...]:
     """The side inputs that are declared, and the tables that other keys bring."""
-    if spec.bias is None:
-        return spec.inputs
-    slopes = alibi_slopes(spec.heads)
-    return (*spec.inputs, SideInput(ALIBI_SLOPES, ("heads",), "float", slopes, "bias"))
+    more: list[SideInput] = []
+    if isinstance(spec.scale, (tuple, str)):
+        numbers = spec.scale if isinstance(spec.scale, tuple) else None
+        more.append(SideInput(HEAD_SCALE, ("heads",), "float", numbers, "scale"))
+    if spec.bias == "alibi":
+        slopes = alibi_slopes(spec.heads)
+        more.append(SideInput(ALIBI_SLOPES, ("heads",), "float", slopes, "bias"))
+    if spec.t5 is not None:
+        table = spec.t5.table()
+        more.append(SideInput(T5_BUCKETS, (len(table),), "int64", table, "t5"))
+        shape = ("heads", spec.t5.buckets)
+        more.append(SideInput(RELATIVE_BIAS, shape, "float", None, "bias"))
+    return (*spec.inputs, *more)
 
 
 def score_of(spec: Spec) -> Expr:
     """The scaled product after `score`, `softcap` and `bias`, in this order."""
-    scale = 1.0 / math.sqrt(spec.head_dim) if spec.scale is None else spec.scale
-    score: Expr = Binary("mul", DOT, Const(scale, "scale"), "scale")
+    score: Expr = Binary("mul", DOT, _scale(spec), "scale")
     if spec.score is not None:
         score = _with_dot(spec.score, score)
     if spec.softcap is not None:
         cap = Const(spec.softcap, "softcap")
         inner = Unary("tanh", Binary("div", score, cap, "softcap"), "softcap")
         score = Binary("mul", cap, inner, "softcap")
-    if spec.bias is not None:
+    if spec.bias == "alibi":
         slope = Load(ALIBI_SLOPES, (Var("h", "bias"),), "bias")
         bias = Binary("mul", slope, Binary("sub", K, Q, "bias"), "bias")
         score = Binary("add", score, bias, "bias")
+    if spec.t5 is not None:
+        score = Binary("add", score, _t5_bias(spec.t5), "bias")
     return score
+
+
+def _scale(spec: Spec) -> Expr:
+    match spec.scale:
+        case None:
+            return Const(1.0 / math.sqrt(spec.head_dim), "scale")
+        case float(scale):
+            return Const(scale, "scale")
+        case _:
+            return Load(HEAD_SCALE, (Var("h", "scale"),), "scale")
+
+
+def _t5_bias(t5: T5Buckets) -> Expr:
+    """The learned number for the bucket of a key's distance."""
+    most = Const(t5.max_distance, "t5")
+    index: Expr
+    if t5.bidirectional:
+        least = Const(-t5.max_distance, "t5")
+        inside = Binary("max", Binary("sub", K, Q, "t5"), least, "t5")
+        index = Binary("add", Binary("min", inside, most, "t5"), most, "t5")
+    else:
+        earlier = Binary("max", Binary("sub", Q, K, "t5"), Const(0, "t5"), "t5")
+        index = Binary("min", earlier, most, "t5")
+    bucket = Load(T5_BUCKETS, (index,), "t5", "int64")
+    return Load(RELATIVE_BIAS, (Var("h", "bias"), bucket), "bias")
 
 
 def _with_dot(expr: Expr, dot: Expr) -> Expr:

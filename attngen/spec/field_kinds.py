@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 SIZE_MAX = 2**31 - 1
 MAX_AXES = 6
+PER_HEAD = "per_head"
 IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]{0,63}"
 
 
@@ -31,6 +32,11 @@ class Number:
 @dataclass(frozen=True, slots=True)
 class AnyNumber:
     """A finite number that stays an integer where it is written as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadNumbers:
+    """A finite number, a list of one for each head, or :data:`PER_HEAD`: an argument of calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,7 @@ Kind: TypeAlias = (
     Integer
     | Number
     | AnyNumber
+    | HeadNumbers
     | Flag
     | Text
     | Choice

@@ -12,6 +12,7 @@ from typing import get_args, get_type_hints
 from attngen.dtypes import DTYPES
 from attngen.ir.attention import SIZES
 from attngen.ir.schedule import CpuSchedule
+from attngen.spec.buckets import MAX_T5_DISTANCE
 from attngen.spec.field_kinds import (
     IDENTIFIER,
     AnyNumber,
@@ -19,6 +20,7 @@ from attngen.spec.field_kinds import (
     Expression,
     Field,
     Flag,
+    HeadNumbers,
     Integer,
     Kind,
     Named,
@@ -135,7 +137,13 @@ SPEC = Section(
             "none",
             hint=_WINDOW_HINT,
         ),
-        Field("scale", Number(), "Factor of q.k, any finite number.", "1/sqrt(head_dim)"),
+        Field(
+            "scale",
+            HeadNumbers(),
+            "Factor of q.k: any finite number, a list of one for each head, or per_head; calls "
+            "then need head_scale=, a learned temperature.",
+            "1/sqrt(head_dim)",
+        ),
         Field(
             "softcap",
             Number(above=0.0),
@@ -159,10 +167,36 @@ SPEC = Section(
         ),
         Field(
             "bias",
-            Choice(("alibi",), later=("t5",)),
+            Choice(("alibi", "t5")),
             "What is added to a score after the softcap. alibi: slope[h] * (k - q) with the slopes "
-            "of Press et al. (2022) for any number of heads.",
+            "of Press et al. (2022) for any number of heads. t5: a learned number for each head "
+            "and bucket of distances; calls then need relative_bias=, (heads, buckets).",
             "nothing",
+        ),
+        Field(
+            "t5",
+            Section(
+                (
+                    Field("buckets", Integer(2), "Buckets of distances.", "32"),
+                    Field(
+                        "max_distance",
+                        Integer(2, MAX_T5_DISTANCE),
+                        "From this distance on all keys are in one bucket.",
+                        "128",
+                    ),
+                    Field(
+                        "bidirectional",
+                        Flag(),
+                        "Whether half of the buckets are for later keys, as in an encoder; else "
+                        "later keys count as distance 0.",
+                        "true without causal, else false",
+                    ),
+                ),
+            ),
+            "The buckets of bias: t5, as in Raffel et al. (2020): distances up to half of them "
+            "have one each, longer ones share them by their logarithm.",
+            "the buckets of T5",
+            hint="such as t5: {buckets: 32, max_distance: 128}",
         ),
         Field(
             "mask",

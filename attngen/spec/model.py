@@ -12,9 +12,11 @@ from attngen.dtypes import FLOAT32, DType
 from attngen.ir.attention import Output, SideInput
 from attngen.ir.expr import Expr
 from attngen.source import Span
+from attngen.spec.buckets import T5Buckets
 
 Causal: TypeAlias = Literal["none", "bottom_right", "top_left"]
-Bias: TypeAlias = Literal["alibi"]
+Bias: TypeAlias = Literal["alibi", "t5"]
+Scale: TypeAlias = float | tuple[float, ...] | Literal["per_head"]
 Scope: TypeAlias = Literal["layer", "core"]
 
 
@@ -46,10 +48,11 @@ class Spec:
         d_model: width of the layer; None in a core.
         kv_heads: divides `heads`.
         window: counted from the query's position; None is no window.
-        scale: multiplies q·k; None means 1/sqrt(head_dim).
+        scale: multiplies q·k: a number, one for each head, or an argument of calls; None means
+            1/sqrt(head_dim).
         softcap: cap·tanh(s/cap) after the scale; None is off.
         score: what becomes of the scaled product, which is ``dot`` in it; None leaves it.
-        bias: added after the softcap.
+        bias: added after the softcap; `t5` are its buckets where it is that.
         mask: a truth value that joins causal, window and the like; None is no condition.
         prefix: keys at the start that every query sees, in spite of `causal`.
         chunk: positions in a chunk that sees itself alone.
@@ -71,10 +74,11 @@ class Spec:
     description: str = ""
     causal: Causal = "none"
     window: Window | None = None
-    scale: float | None = None
+    scale: Scale | None = None
     softcap: float | None = None
     score: Expr | None = None
     bias: Bias | None = None
+    t5: T5Buckets | None = None
     mask: Expr | None = None
     prefix: int | None = None
     chunk: int | None = None

@@ -11,8 +11,9 @@ import re
 
 _CALL = """
     alibi_slopes attend attention cache context cu_seqlens cu_seqlens_k cu_seqlens_q dropout gate
-    inputs k_bias key_lengths keys layer lengths lse mask norm o_bias out query_lengths q_bias rope
-    return_lse seqlens self sink table v v_bias value values weights workers x
+    head_scale inputs k_bias key_lengths keys layer lengths lse mask norm o_bias out query_lengths
+    q_bias relative_bias return_lse rope seqlens self sink t5_buckets table v v_bias value values
+    weights workers x
 """
 _PATTERNS = re.compile(
     r"_.*|v_.*|[A-Z][A-Z0-9_]*|.*_(stride|size)\d+|.*_[qk]_(min|max)|.*_(bounds|granules)"

@@ -9,10 +9,12 @@ import re
 from typing import assert_never
 
 from attngen.spec.field_kinds import (
+    PER_HEAD,
     AnyNumber,
     Choice,
     Expression,
     Flag,
+    HeadNumbers,
     Integer,
     Kind,
     Named,
@@ -33,6 +35,8 @@ def expected(kind: Kind) -> str:
             return "an integer"
         case Number() | AnyNumber():
             return "a number"
+        case HeadNumbers():
+            return f"a number, a list of one for each head, or {PER_HEAD}"
         case Expression():
             return "an expression"
         case Shape():
@@ -64,7 +68,9 @@ def rewrite(node: Scalar, kind: Kind) -> str:
             return f"write {int(value)}"
         case Integer() if isinstance(value, str) and re.fullmatch(r"[-+]?[1-9]\d{0,14}", value):
             return f"write {int(value)} without quotes"
-        case Number() | AnyNumber() if isinstance(value, str) and _is_decimal(value):
+        case Number() | AnyNumber() | HeadNumbers() if isinstance(value, str) and _is_decimal(
+            value
+        ):
             return f"write {value} without quotes"
         case Flag() | Choice(options=(True, *_)) if value in (
             0,
@@ -78,6 +84,8 @@ def rewrite(node: Scalar, kind: Kind) -> str:
             return f"write {word(truth)}{' without quotes' if isinstance(value, str) else ''}"
         case Text() | Expression() if isinstance(value, (bool, int, float)):
             return f"put it in quotes: '{node.shown}'"
+        case HeadNumbers() if isinstance(value, str):
+            return f"did you mean {PER_HEAD}?" if nearest(value, [PER_HEAD]) else ""
         case Choice(options=options) if isinstance(value, str):
             near = nearest(value, [o for o in options if isinstance(o, str)])
             return f"did you mean {near}?" if near else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import keyword
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -17,9 +17,10 @@ from attngen.dtypes import DTYPES, FLOAT32, DType
 from attngen.errors import Diagnostic
 from attngen.ir.attention import Output
 from attngen.source import Span
+from attngen.spec.buckets import T5Buckets
 from attngen.spec.clauses import read_clauses
 from attngen.spec.fields import SPEC
-from attngen.spec.model import Causal, ScheduleOverride, Scope, Spec, Window
+from attngen.spec.model import Bias, Causal, Scale, ScheduleOverride, Scope, Spec, Window
 from attngen.spec.nodes import Fields, shorten, span_of
 from attngen.spec.suggest import divisors_near, either, nearest
 from attngen.spec.values import Value
@@ -53,7 +54,8 @@ class Rules:
         head_dim = self.head_dim(heads)
         value_dim = self.size("value_dim", head_dim)
         dtype = DTYPES[str(self.values.get("dtype", FLOAT32.name))]
-        scale, softcap = self.scale(dtype), self.softcap(dtype)
+        scale, softcap = self.scale(dtype, heads), self.softcap(dtype)
+        causal = self.causal()
         clauses = read_clauses(self.root, self.values)
         self.diagnostics += clauses.diagnostics
         if heads is None or kv_heads is None or head_dim is None or value_dim is None:
@@ -67,12 +69,13 @@ class Rules:
             value_dim=value_dim,
             d_model=self.size("d_model", None),
             description=str(self.values.get("description", "")),
-            causal=self.causal(),
+            causal=causal,
             window=self.window(),
             scale=scale,
             softcap=softcap,
             score=clauses.score,
-            bias=cast(Literal["alibi"] | None, self.values.get("bias")),
+            bias=cast(Bias | None, self.values.get("bias")),
+            t5=self.t5(causal),
             mask=clauses.mask,
             prefix=self.size("prefix", None),
             chunk=self.size("chunk", None),
@@ -195,16 +198,48 @@ class Rules:
             return None
         return d_model // heads
 
-    def scale(self, dtype: DType) -> float | None:
-        """`scale`, which the accumulator must be able to hold."""
-        value = self.values.get("scale")
-        if not isinstance(value, float):
-            return None
+    def scale(self, dtype: DType, heads: int | None) -> Scale | None:
+        """`scale`, which the accumulator must be able to hold, for each head where it is a list."""
+        value = cast(Scale | None, self.values.get("scale"))
+        if value is None or isinstance(value, str):
+            return value
         largest = float(np.finfo(dtype.accumulator).max) / 2
-        if abs(value) > largest:
-            message = f"'scale' must fit {dtype.accumulator}, and {value:g} does not"
-            self.report("E-RANGE", "scale", message, f"use at most {largest:.1e} in size")
+        numbers = value if isinstance(value, tuple) else (value,)
+        for number in numbers:
+            if abs(number) > largest:
+                message = f"'scale' must fit {dtype.accumulator}, and {number:g} does not"
+                self.report("E-RANGE", "scale", message, f"use at most {largest:.1e} in size")
+        if isinstance(value, tuple) and heads is not None and len(value) != heads:
+            message = f"'scale' must list one number for each of {heads} heads, not {len(value)}"
+            self.report("E-SHAPE", "scale", message)
         return value
+
+    def t5(self, causal: Causal) -> T5Buckets | None:
+        """The buckets of ``bias: t5``; some of them must be left to share."""
+        given = self.values.get("t5", {})
+        if self.values.get("bias") != "t5":
+            if self.given("t5") and (self.values.get("bias") or not self.given("bias")):
+                message = "'t5' says what the buckets of bias: t5 hold, and there is no such bias"
+                self.report("E-BIAS", "t5", message, "add bias: t5, or take 't5' out")
+            return None
+        if not isinstance(given, dict):
+            return None
+        options: dict[str, Any] = {"bidirectional": causal == "none", **given}
+        found = T5Buckets(**options)
+        sides = "two sides" if found.bidirectional else "one side"
+        if found.exact < 1 or found.buckets % (1 + found.bidirectional):
+            message = f"'t5.buckets' must be shared out to {sides}, and {found.buckets} cannot be"
+            hint = f"use an even number, {4 if found.bidirectional else 2} or more"
+            self.report("E-BIAS", "t5", message, hint, at="t5")
+        elif found.max_distance <= found.exact:
+            message = (
+                f"'t5.max_distance' must be beyond the {found.exact} distances that have a bucket "
+                f"each, and is {found.max_distance}"
+            )
+            self.report("E-BIAS", "t5", message, f"use {found.exact + 1} or more")
+        else:
+            return found
+        return None
 
     def softcap(self, dtype: DType) -> float | None:
         """`softcap`, which the accumulator must be able to hold and to divide by."""

@@ -11,12 +11,14 @@ from typing import Any, assert_never
 from attngen.spec.field_kinds import (
     IDENTIFIER,
     MAX_AXES,
+    PER_HEAD,
     SIZE_MAX,
     AnyNumber,
     Choice,
     Expression,
     Field,
     Flag,
+    HeadNumbers,
     Integer,
     Kind,
     Named,
@@ -54,6 +56,9 @@ def _kind(kind: Kind) -> dict[str, Any]:
             return {"type": "number"}
         case Number(above=above):
             return {"type": "number", "exclusiveMinimum": above}
+        case HeadNumbers():
+            numbers = {"type": "array", "items": {"type": "number"}, "minItems": 1}
+            return {"anyOf": [{"type": "number"}, numbers, {"const": PER_HEAD}]}
         case Flag():
             return {"type": "boolean"}
         case Text(pattern=pattern, nonempty=nonempty):

@@ -14,12 +14,14 @@ from attngen.errors import Diagnostic
 from attngen.spec.field_kinds import (
     IDENTIFIER,
     MAX_AXES,
+    PER_HEAD,
     SIZE_MAX,
     AnyNumber,
     Choice,
     Expression,
     Field,
     Flag,
+    HeadNumbers,
     Integer,
     Kind,
     Named,
@@ -35,7 +37,7 @@ from attngen.spec.rewrites import expected, rewrite
 from attngen.spec.spelling import Spelling
 from attngen.spec.suggest import either, nearest
 
-Value: TypeAlias = "bool | int | float | str | tuple[str | int, ...] | dict[str, Value]"
+Value: TypeAlias = "bool | int | float | str | tuple[str | int | float, ...] | dict[str, Value]"
 
 
 def check_values(root: Fields) -> tuple[dict[str, Value], tuple[Diagnostic, ...]]:
@@ -101,8 +103,17 @@ class _Checker:
                 return self.named(node, kind, key)
             case Items(), Shape():
                 return self.shape(node, kind, field, key)
+            case Items(), HeadNumbers():
+                return self.head_numbers(node, field, key)
             case Scalar(), (
-                Integer() | Number() | AnyNumber() | Flag() | Text() | Choice() | Expression()
+                Integer()
+                | Number()
+                | AnyNumber()
+                | HeadNumbers()
+                | Flag()
+                | Text()
+                | Choice()
+                | Expression()
             ):
                 return self.scalar(node, kind, field, key)
             case _:
@@ -141,6 +152,15 @@ class _Checker:
                 self.report("E-SHAPE", key, item, message, hint)
         return tuple(sizes) if len(sizes) == len(node.items) else ()
 
+    def head_numbers(self, node: Items, field: Field, key: str) -> tuple[float, ...] | None:
+        """One number for each head; how many there must be is for the rules."""
+        item = Field(field.name, Number(), field.doc)
+        if not node.items:
+            self.report("E-TYPE", key, node, "must not be an empty list")
+        numbers = [self.value(entry, item, key) for entry in node.items]
+        right = tuple(number for number in numbers if isinstance(number, float))
+        return right if right and len(right) == len(numbers) else None
+
     @staticmethod
     def is_size(value: object, kind: Shape) -> TypeGuard[str | int]:
         """Whether `value` is a symbol or a positive integer."""
@@ -151,7 +171,7 @@ class _Checker:
     def scalar(
         self,
         node: Scalar,
-        kind: Integer | Number | AnyNumber | Flag | Text | Choice | Expression,
+        kind: Integer | Number | AnyNumber | HeadNumbers | Flag | Text | Choice | Expression,
         field: Field,
         key: str,
     ) -> Value | None:
@@ -170,6 +190,11 @@ class _Checker:
                 if type(value) is int or type(value) is float:
                     number = self.number(node, value, Number(), field, key)
                     return value if number is not None else None
+            case HeadNumbers():
+                if type(value) is int or type(value) is float:
+                    return self.number(node, value, Number(), field, key)
+                if value == PER_HEAD:
+                    return PER_HEAD
             case Expression():
                 if isinstance(value, str) and value:
                     return value
@@ -285,7 +310,7 @@ def _is_meant(spelling: Spelling, kind: Kind) -> bool:
         return isinstance(kind, Flag) or (isinstance(kind, Choice) and True in kind.options)
     if isinstance(kind, Integer):
         return float(spelling.meant).is_integer()
-    return isinstance(kind, (Number, AnyNumber))
+    return isinstance(kind, (Number, AnyNumber, HeadNumbers))
 
 
 def _home(name: str) -> str | None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from attngen.dtypes import FLOAT64
+from attngen.ir.evaluate import evaluate
 from attngen.ir.expr import DOT, TRUE, Binary, Const, Expr, K, Q, Unary, children
 from attngen.ir.printer import expression_text
+from attngen.spec.buckets import T5Buckets
 from attngen.spec.elaborate import elaborate
 from attngen.spec.reader import read_spec
 
@@ -144,3 +149,40 @@ def test_side_inputs_keep_their_order_and_types() -> None:
         ("doc", ("batch", "kv_len"), "int64", None),
         ("slope", ("heads", 2), "float", None),
     ]
+
+
+def test_a_scale_for_each_head_is_a_table_or_an_argument() -> None:
+    listed, learned = ir_of(scale=[*range(1, 9)]), ir_of(scale="per_head", softcap=3)
+    assert expression_text(listed.score) == "dot * head_scale[h]"
+    assert expression_text(learned.score) == "3.0 * tanh(dot * head_scale[h] / 3.0)"
+    assert [i.values for i in (*listed.inputs, *learned.inputs)] == [tuple(range(1, 9)), None]
+    assert {i.shape for i in (*listed.inputs, *learned.inputs)} == {("heads",)}
+
+
+T5_CASES = json.loads((Path(__file__).parent / "t5_buckets.json").read_text())
+
+
+@pytest.mark.parametrize("case", T5_CASES, ids=lambda c: str([*c.values()][:3]))
+def test_t5_has_the_buckets_of_its_published_code(case: dict[str, Any]) -> None:
+    """The bucket of k - q, as torch and transformers give it beyond `max_distance` on each side."""
+    *options, wanted = case.values()
+    buckets = T5Buckets(*options)
+    spec = {"bias": "t5", "causal": not buckets.bidirectional}
+    ir = ir_of(**spec, t5={"buckets": buckets.buckets, "max_distance": buckets.max_distance})
+    table, bias = ir.inputs
+    assert (bias.name, bias.shape, bias.values) == (
+        "relative_bias",
+        ("heads", case["buckets"]),
+        None,
+    )
+    assert (table.values, table.dtype) == (buckets.table(), "int64")
+    far = buckets.max_distance + 3
+    env = {"dot": 0.0, "h": 0, "q": np.int64(0), "k": np.arange(-far, far + 1)}
+    env |= {"t5_buckets": np.array(table.values), "relative_bias": np.arange(1000.0)[None]}
+    np.testing.assert_array_equal(evaluate(ir.score, env), wanted)
+
+
+def test_t5_looks_both_ways_in_an_encoder() -> None:
+    for causal in (False, True, "top_left"):
+        spec = read_spec({"heads": 2, "head_dim": 8, "causal": causal, "bias": "t5"})
+        assert spec.t5 == T5Buckets(32, 128, bidirectional=not causal)

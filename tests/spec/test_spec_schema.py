@@ -24,7 +24,10 @@ from attngen.spec.schema import json_schema
 from attngen.spec.values import check_values
 
 VALIDATOR = Draft202012Validator(json_schema())
-RELATED = {"E-HEADS", "E-SCOPE", "E-SIZE", "E-MISSING", "E-EXTENDS", "E-NAME", "E-RANGE", "E-TEXT"}
+RELATED = {
+    *("E-HEADS", "E-SCOPE", "E-SIZE", "E-MISSING", "E-EXTENDS", "E-NAME", "E-RANGE", "E-TEXT"),
+    *("E-BIAS", "E-SHAPE"),
+}
 
 
 def complaints(document: dict[str, Any]) -> set[str]:
@@ -77,6 +80,7 @@ POOL: list[Any] = [
     *("float32", "float64", "float16", "out", "a" * 64, "a" * 65, "sub/spec.yaml"),
     *([], ["out"], ["lse"], ["out", "lse"], ["lse", "out"], ["out", "out"], ["out", 1], [[]]),
     *({}, {"left": 3}, {"left": -1, "right": 0}, {"left": -2}, {"left": True}, {"up": 1}),
+    *([0.5, 2], [0.5, "x"], "per_head", {"buckets": 8, "max_distance": 9}, {"buckets": 0.5}),
     *({"cpu": {}}, {"cpu": {"block_q": 64}}, {"cpu": {"block_q": "64"}}, {"cpu": 3}),
     *({"cpu": {"projection": "blas"}}, {"cpu": {"projection": 3}}, {"gpu": {}}, {"cpu": {"x": 1}}),
 ]
