@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from attngen.attention import Attention
     from attngen.driver import compile_spec as compile  # noqa: A004 - attngen.compile is its name
+    from attngen.driver import interpret
     from attngen.errors import (
         AttngenError,
         CacheError,
@@ -34,6 +35,7 @@ _PUBLIC = {
     "TargetError": "attngen.errors",
     "Weights": "attngen.weights",
     "compile": "attngen.driver",
+    "interpret": "attngen.driver",
 }
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "TargetError",
     "Weights",
     "compile",
+    "interpret",
 ]
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attngen import dense_mask
-from attngen.call_checks import Array, admit, check_dtype
+from attngen.call_checks import Array, admit, check_array, check_dtype
 from attngen.dense_mask import MaskKind
 from attngen.errors import CallTypeError, CallValueError
 from attngen.ir.attention import AttentionIR
@@ -106,6 +106,21 @@ def _integers(name: str, value: object) -> Array:
     if array.dtype.kind not in "iu":
         raise CallTypeError(f"{name}: expected integers, got {array.dtype.name}")
     return array
+
+
+def check_sink(ir: AttentionIR, sink: object) -> Array | None:
+    """The sink of a call: (heads,) in the accumulator's dtype where the spec has one, else None."""
+    if ir.sink:
+        name = ir.dtype.accumulator
+        if sink is None:
+            raise CallTypeError(
+                f"missing argument 'sink': this spec says 'sink: true'; pass an array of shape "
+                f"({ir.heads},) and dtype {name}"
+            )
+        return check_array("sink", sink, name, (ir.heads,), in_spec=False)
+    if sink is not None:
+        raise CallTypeError("unexpected argument 'sink': say 'sink: true' in the spec")
+    return None
 
 
 def check_inputs(ir: AttentionIR, given: Mapping[str, object], sizes: Sizes) -> dict[str, Array]:

@@ -14,7 +14,8 @@ import numpy.typing as npt
 from attngen.accuracy import core_bound, layer_bound
 from attngen.inputs import Array, CoreInputs, Inputs, LayerInputs
 from attngen.ir.attention import AttentionIR
-from attngen.reference import reference_attention, reference_layer
+from attngen.layer_reference import reference_layer
+from attngen.reference import reference_attention
 
 ROWS = 64
 

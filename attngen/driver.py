@@ -26,6 +26,7 @@ from attngen.backends.numba_cpu.scheduling import propose
 from attngen.cache import Cache, CacheKey, key_for
 from attngen.dense_mask import MaskKind, with_dense_mask
 from attngen.fingerprint import text_digest
+from attngen.interpreter import CoreInterpreter, Interpreter, LayerInterpreter
 from attngen.ir.attention import AttentionIR
 from attngen.ir.kernel import KernelIR, SourcePackage
 from attngen.ir.schedule import CpuSchedule
@@ -128,6 +129,24 @@ def compile_spec(
     chosen = tuple(ScheduleOverride("cpu", name, value, source="call") for name, value in given)
     stages = run_stages(source, overrides=(*overrides, *chosen))
     return _compile(stages, Cache() if cache is None else cache)
+
+
+def interpret(source: Source) -> Interpreter:
+    """The float64 reference of a spec as a callable, with no compiler behind it.
+
+    It takes what the compiled callable takes (but for packed sequences and `out`) and returns what
+    the spec's `outputs` list, logits and probabilities of all pairs among them.
+
+    Args:
+        source: as for :func:`compile_spec`.
+
+    Raises:
+        SpecError: the spec has mistakes; all of them are reported.
+    """
+    spec = source if isinstance(source, Spec) else read_spec(source)
+    ir = elaborate(spec)
+    verify_attention(ir)
+    return CoreInterpreter(spec, ir) if ir.scope == "core" else LayerInterpreter(spec, ir)
 
 
 def _compile(stages: Stages, cache: Cache) -> attention.Attention:

@@ -7,7 +7,8 @@ all that printing them needs. Nothing is decided here, and no target syntax is p
 from __future__ import annotations
 
 from attngen.dtypes import DType
-from attngen.ir.attention import AttentionIR
+from attngen.errors import Diagnostic, SpecError
+from attngen.ir.attention import UNFUSED, AttentionIR
 from attngen.ir.expr import TRUE
 from attngen.ir.kernel import (
     Buffer,
@@ -28,7 +29,24 @@ def round_up(size: int, step: int) -> int:
 
 
 def lower(ir: AttentionIR, schedule: CpuSchedule) -> KernelIR:
-    """The kernels of `ir` under `schedule`: prefill, short queries and, in a layer, projections."""
+    """The kernels of `ir` under `schedule`: prefill, short queries and, in a layer, projections.
+
+    Raises:
+        SpecError: `ir` asks for outputs that a fused kernel never holds.
+    """
+    if unfused := [name for name in ir.outputs if name in UNFUSED]:
+        raise SpecError(
+            [
+                Diagnostic(
+                    "E-OUTPUTS",
+                    f"'outputs' lists {' and '.join(unfused)} of all pairs, which fused kernels "
+                    "never hold",
+                    key="outputs",
+                    hint="attngen.interpret(spec) computes them; take them out of 'outputs' to "
+                    "compile",
+                )
+            ]
+        )
     mask = None if ir.mask == TRUE else plan(ir.mask)
     kernels: list[Kernel] = [lower_flash(ir, schedule, mask), lower_split(ir, schedule, mask)]
     if ir.scope == "layer" and schedule.projection.value == "generated":

@@ -9,8 +9,9 @@ just a few of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,42 +29,6 @@ Rows: TypeAlias = Sequence[int] | npt.NDArray[np.integer]
 _SCORES_AT_ONCE = 1 << 22  # 32 MiB of float64 scores in one step
 
 
-class LayerWeights(Protocol):
-    """The matrices of a layer, each (in, out), and its biases; a plain namespace will do."""
-
-    @property
-    def q(self) -> Array:
-        """(d_model, heads · head_dim)."""
-
-    @property
-    def k(self) -> Array:
-        """(d_model, kv_heads · head_dim)."""
-
-    @property
-    def v(self) -> Array:
-        """(d_model, kv_heads · value_dim)."""
-
-    @property
-    def o(self) -> Array:
-        """(heads · value_dim, d_model)."""
-
-    @property
-    def q_bias(self) -> Array | None:
-        """(heads · head_dim,)."""
-
-    @property
-    def k_bias(self) -> Array | None:
-        """(kv_heads · head_dim,)."""
-
-    @property
-    def v_bias(self) -> Array | None:
-        """(kv_heads · value_dim,)."""
-
-    @property
-    def o_bias(self) -> Array | None:
-        """(d_model,)."""
-
-
 def reference_attention(
     ir: AttentionIR,
     q: Array,
@@ -73,6 +38,7 @@ def reference_attention(
     *,
     inputs: Mapping[str, Array] | None = None,
     rows: Rows | None = None,
+    lengths: Rows | None = None,
 ) -> tuple[Float64, Float64]:
     """The core of `ir`: attention of q over k and v.
 
@@ -85,6 +51,7 @@ def reference_attention(
         inputs: the side inputs that `ir` names and no table gives, in the shapes it gives; without
             the axis of the batch where q has none.
         rows: indices of the query rows to compute; all of them if None.
+        lengths: (batch,) how many keys of each batch index there are; all of them if None.
 
     Returns:
         out (.., rows, heads, value_dim) and the natural-log lse (.., heads, rows), both float64.
@@ -98,28 +65,92 @@ def reference_attention(
         given = with_batch(ir, inputs or {})
         out, lse = reference_attention(ir, *batch_of_one, sink, inputs=given, rows=rows)
         return out[0], lse[0]
+    chosen = chosen_rows(q.shape[1], rows)
+    out = np.zeros((q.shape[0], chosen.size, ir.heads, ir.value_dim))
+    lse = np.full((q.shape[0], ir.heads, chosen.size), -np.inf)
+    for b, h, part, found in _each_head(ir, q, k, v, sink, inputs or {}, chosen, lengths):
+        out[b, part, h], lse[b, h, part] = found.out, found.lse
+    return out, lse
+
+
+def reference_scores(
+    ir: AttentionIR,
+    q: Array,
+    k: Array,
+    v: Array,
+    sink: Array | None = None,
+    *,
+    inputs: Mapping[str, Array] | None = None,
+    rows: Rows | None = None,
+    lengths: Rows | None = None,
+) -> tuple[Float64, Float64]:
+    """What a fused kernel never holds: the logits and the probabilities of every pair.
+
+    Args and errors are those of :func:`reference_attention`.
+
+    Returns:
+        The logits (.., heads, rows, kv_len): scores after all that `ir` does to them, in natural
+        units, -inf where a query does not attend. The probabilities in the same shape: what the
+        values are weighted with, 0 in a row that may attend to nothing; where `ir` has a sink they
+        add up to less than 1. Both float64.
+    """
+    if q.ndim == 3:
+        batch_of_one = (q[None], k[None], v[None])
+        given = with_batch(ir, inputs or {})
+        logits, weights = reference_scores(ir, *batch_of_one, sink, inputs=given, rows=rows)
+        return logits[0], weights[0]
+    chosen = chosen_rows(q.shape[1], rows)
+    shape = (q.shape[0], ir.heads, chosen.size, k.shape[1])
+    logits, probabilities = np.full(shape, -np.inf), np.zeros(shape)
+    for b, h, part, found in _each_head(ir, q, k, v, sink, inputs or {}, chosen, lengths):
+        valid = slice(found.logits.shape[1])
+        logits[b, h, part, valid] = found.logits
+        probabilities[b, h, part, valid] = found.probabilities
+    return logits, probabilities
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Attended:
+    """Some query rows of one head: (rows, kv_len) but for out (rows, value_dim), lse (rows,)."""
+
+    out: Float64
+    lse: Float64
+    logits: Float64
+    probabilities: Float64
+
+
+def chosen_rows(q_len: int, rows: Rows | None) -> npt.NDArray[np.intp]:
+    """The indices that `rows` means, from 0; every one if None."""
+    every = np.arange(q_len)
+    return every if rows is None else every[np.asarray(rows, np.intp)]
+
+
+def _each_head(
+    ir: AttentionIR,
+    q: Array,
+    k: Array,
+    v: Array,
+    sink: Array | None,
+    inputs: Mapping[str, Array],
+    chosen: npt.NDArray[np.intp],
+    lengths: Rows | None,
+) -> Iterator[tuple[int, int, slice, _Attended]]:
+    """Each batch index and head, with some of the `chosen` rows at a time."""
     _check(ir, q, k, v, sink)
-    data = arrays_of(ir, inputs or {}, Lengths(q.shape[0], q.shape[1], k.shape[1]))
     batch, q_len = q.shape[:2]
-    chosen = np.arange(q_len) if rows is None else np.arange(q_len)[np.asarray(rows, np.intp)]
-    out = np.zeros((batch, chosen.size, ir.heads, ir.value_dim))
-    lse = np.full((batch, ir.heads, chosen.size), -np.inf)
+    data = arrays_of(ir, inputs, Lengths(batch, q_len, k.shape[1]))
     step = max(1, _SCORES_AT_ONCE // max(1, k.shape[1]))
     for b in range(batch):
+        valid = slice(k.shape[1] if lengths is None else int(lengths[b]))
         for h in range(ir.heads):
             kv_h = h // ir.group
-            keys, values = _float64(k[b, :, kv_h]), _float64(v[b, :, kv_h])
+            keys, values = float64(k[b, valid, kv_h]), float64(v[b, valid, kv_h])
             for start in range(0, chosen.size, step):
                 part = slice(start, start + step)
-                out[b, part, h], lse[b, h, part] = _attend(
-                    ir,
-                    _float64(q[b, chosen[part], h]),
-                    keys,
-                    values,
-                    None if sink is None else float(sink[h]),
-                    data | {"b": b, "h": h, "kv_h": kv_h, "q_len": q_len, "i": chosen[part, None]},
-                )
-    return out, lse
+                queries = float64(q[b, chosen[part], h])
+                logit = None if sink is None else float(sink[h])
+                names = {"b": b, "h": h, "kv_h": kv_h, "q_len": q_len, "i": chosen[part, None]}
+                yield b, h, part, _attend(ir, queries, keys, values, logit, data | names)
 
 
 def _attend(
@@ -129,8 +160,7 @@ def _attend(
     values: Float64,
     sink: float | None,
     indices: dict[str, Any],
-) -> tuple[Float64, Float64]:
-    """Some query rows of one head: (rows, value_dim) and (rows,)."""
+) -> _Attended:
     kv_len = keys.shape[0]
     shape = (queries.shape[0], kv_len)
     offset = kv_len - indices["q_len"] if ir.alignment == "bottom_right" else 0
@@ -149,7 +179,8 @@ def _attend(
         row_sum = weights.sum(axis=1)
         lse = np.where(row_max == -np.inf, -np.inf, log_base * shift + np.log(row_sum))
         weights = weights * _share(row_sum, log_base * shift, sink)[:, None]
-        return _weighted_sum(weights, attends, values), lse
+        out = _weighted_sum(weights, attends, values)
+        return _Attended(out, lse, log_base * score, weights)
 
 
 def _share(row_sum: Float64, shift: Float64, sink: float | None) -> Float64:
@@ -172,64 +203,8 @@ def _weighted_sum(weights: Float64, attends: npt.NDArray[np.bool_], values: Floa
     return total
 
 
-def reference_layer(
-    ir: AttentionIR,
-    x: Array,
-    weights: LayerWeights,
-    context: Array | None = None,
-    sink: Array | None = None,
-    *,
-    inputs: Mapping[str, Array] | None = None,
-    rows: Rows | None = None,
-) -> tuple[Float64, Float64]:
-    """The whole layer of `ir`: projections, attention, output projection.
-
-    Args:
-        ir: what to compute; its `d_model` is set.
-        x: (q_len, d_model) or (batch, q_len, d_model).
-        weights: matrices and biases.
-        context: (.., kv_len, d_model) that keys and values come from; `x` if None.
-        sink: as for :func:`reference_attention`.
-        inputs: as for :func:`reference_attention`.
-        rows: indices of the query rows to compute; all of them if None.
-
-    Returns:
-        out (.., rows, d_model) and the lse (.., heads, rows), both float64.
-
-    Raises:
-        CallTypeError: a sink or side input is missing or unexpected.
-        CallValueError: a shape does not fit, or a pair that attends reads outside a side input.
-    """
-    if x.ndim == 2:
-        contexts = None if context is None else context[None]
-        given = with_batch(ir, inputs or {})
-        out, lse = reference_layer(ir, x[None], weights, contexts, sink, inputs=given, rows=rows)
-        return out[0], lse[0]
-    source = x if context is None else context
-    every = np.arange(x.shape[1])
-    chosen = every if rows is None else every[np.asarray(rows, np.intp)]
-    q = np.zeros((*x.shape[:2], ir.heads, ir.head_dim))
-    q[:, chosen] = _heads(_project(x[:, chosen], weights.q, weights.q_bias), ir.heads)
-    k = _heads(_project(source, weights.k, weights.k_bias), ir.kv_heads)
-    v = _heads(_project(source, weights.v, weights.v_bias), ir.kv_heads)
-    out, lse = reference_attention(ir, q, k, v, sink, inputs=inputs, rows=chosen)
-    joined = out.reshape(*out.shape[:2], ir.heads * ir.value_dim)
-    return _project(joined, weights.o, weights.o_bias), lse
-
-
-def _project(x: Array, weight: Array, bias: Array | None) -> Float64:
-    if x.shape[-1] != weight.shape[0]:
-        raise CallValueError(f"a weight of shape {weight.shape} does not fit {x.shape}")
-    with np.errstate(all="ignore"):
-        product: Float64 = _float64(x) @ _float64(weight)
-        return product if bias is None else product + _float64(bias)
-
-
-def _heads(x: Float64, heads: int) -> Float64:
-    return x.reshape(*x.shape[:2], heads, x.shape[2] // heads)
-
-
-def _float64(array: Array) -> Float64:
+def float64(array: Array) -> Float64:
+    """`array` in float64."""
     return np.asarray(array).astype(np.float64)
 
 

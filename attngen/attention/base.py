@@ -174,17 +174,7 @@ class Attention(ABC):
         return return_lse is True or call_checks.check_flag("return_lse", return_lse)
 
     def _checked_sink(self, sink: object) -> Array | None:
-        if self._compiled.ir.sink:
-            if sink is None:
-                raise CallTypeError(
-                    f"missing argument 'sink': this spec says 'sink: true'; pass an array of shape "
-                    f"({self._heads},) and dtype {self._lse_dtype.name}"
-                )
-            name = self._lse_dtype.name
-            return call_checks.check_array("sink", sink, name, (self._heads,), in_spec=False)
-        if sink is not None:
-            raise CallTypeError("unexpected argument 'sink': say 'sink: true' in the spec")
-        return None
+        return call_extras.check_sink(self._compiled.ir, sink)
 
 
 def fill_empty(out: Array, lse: Array | None) -> None:

@@ -23,8 +23,11 @@ from attngen.ir.expr import DataType, Expr
 
 Alignment: TypeAlias = Literal["bottom_right", "top_left"]
 Base: TypeAlias = Literal["e", "2"]
-Output: TypeAlias = Literal["out", "lse"]
+Output: TypeAlias = Literal["out", "lse", "logits", "probabilities"]
 
+OUTPUTS: tuple[Output, ...] = ("out", "lse", "logits", "probabilities")
+UNFUSED: frozenset[Output] = frozenset({"logits", "probabilities"})
+"""Outputs of q_len · kv_len elements a head, which fused kernels exist not to make."""
 
 SIZES: tuple[str, ...] = ("batch", "heads", "kv_heads", "q_len", "kv_len")
 """The symbols that an axis of a side input may have for its size."""
@@ -60,7 +63,8 @@ class AttentionIR:
         mask: truth value over b, h, kv_h, q, k, q_len, kv_len and side inputs; ``Const(True)``
             where all attend to all.
         sink: whether a learned logit per head joins the softmax denominator.
-        outputs: ``("out",)`` or ``("out", "lse")``: what a call returns without being asked.
+        outputs: what a call returns without being asked: ``out`` and more, in the order of
+            :data:`OUTPUTS`; what :data:`UNFUSED` names is for the reference alone.
         inputs: the arrays that `score` and `mask` index, tables included.
     """
 

@@ -10,7 +10,7 @@ import math
 from typing import Literal, assert_never
 
 from attngen.errors import InternalError
-from attngen.ir.attention import SIZES, AttentionIR, SideInput
+from attngen.ir.attention import OUTPUTS, SIZES, AttentionIR, SideInput
 from attngen.ir.expr import Const, Expr, children, data_bound, loads, variables
 from attngen.ir.kernel import Buffer, FlashForward, Kernel, KernelIR, MaskPlan, Projection, SplitKV
 from attngen.ir.kinds import Kind, kind_of
@@ -41,7 +41,8 @@ def verify_attention(ir: AttentionIR) -> None:
     _inputs(ir)
     _require(ir.alignment in ("bottom_right", "top_left"), "alignment", repr(ir.alignment))
     _require(ir.base in ("e", "2"), "base", repr(ir.base))
-    _require(ir.outputs in (("out",), ("out", "lse")), "outputs", repr(ir.outputs))
+    listed = tuple(name for name in OUTPUTS if name in ir.outputs)
+    _require(ir.outputs == listed and "out" in listed, "outputs", repr(ir.outputs))
 
 
 def _inputs(ir: AttentionIR) -> None:

@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import get_args, get_type_hints
 
 from attngen.dtypes import DTYPES
-from attngen.ir.attention import SIZES
+from attngen.ir.attention import OUTPUTS, SIZES
 from attngen.ir.schedule import CpuSchedule
 from attngen.spec.buckets import MAX_T5_DISTANCE
 from attngen.spec.field_kinds import (
@@ -284,8 +284,10 @@ SPEC = Section(
         ),
         Field(
             "outputs",
-            Words(("out", "lse"), "out"),
-            "What a call returns: out, and the log-sum-exp of each row where lse is listed.",
+            Words(OUTPUTS, "out"),
+            "What a call returns: out, and the log-sum-exp of each row where lse is listed. logits "
+            "(the scores of all pairs) and probabilities are for debugging, and come from "
+            "attngen.interpret alone.",
             "[out]",
             hint="write [out] or [out, lse]",
         ),

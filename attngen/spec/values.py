@@ -283,7 +283,7 @@ class _Checker:
         if kind.required not in found:
             self.report("E-CHOICE", key, node, f"must list '{kind.required}'", field.hint)
             return None
-        return tuple(found)
+        return tuple(option for option in kind.options if option in found)
 
     def wrong(self, node: Node, field: Field, key: str) -> None:
         """Reports a value of the wrong kind, with the best hint that its text allows."""

@@ -18,8 +18,9 @@ from attngen.errors import CallTypeError, CallValueError
 from attngen.ir.attention import AttentionIR
 from attngen.ir.evaluate import evaluate
 from attngen.ir.expr import DOT, TRUE, Binary, Const, K, Q, Var
+from attngen.layer_reference import reference_layer
 from attngen.passes import simplify
-from attngen.reference import reference_attention, reference_layer
+from attngen.reference import reference_attention
 from attngen.spec.elaborate import elaborate
 from attngen.spec.reader import read_spec
 

@@ -47,6 +47,7 @@ def test_sound_values_pass() -> None:
         ({"alignment": "left"}, "alignment: 'left'"),
         ({"base": "10"}, "base: '10'"),
         ({"outputs": ("lse",)}, "outputs: "),
+        ({"outputs": ("lse", "out")}, "outputs: "),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

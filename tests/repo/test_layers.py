@@ -21,6 +21,7 @@ LAYERS: tuple[set[str], ...] = (
     {
         "spec",
         "reference",
+        "layer_reference",
         "accuracy",
         "contract",
         "costs",
@@ -33,7 +34,10 @@ LAYERS: tuple[set[str], ...] = (
     {"render"},
     {"backends"},
     {"cache", "loader"},
-    {"attention", "driver", "explain", "inputs", "check", "trial", "doctor", "bench", "kernels"},
+    {
+        *("attention", "interpreter", "driver", "explain", "inputs", "check", "trial", "doctor"),
+        *("bench", "kernels"),
+    },
     {"cli", "__init__"},
 )
 

@@ -49,6 +49,10 @@ def test_what_is_given() -> None:
     assert ir.outputs == ("out", "lse")
 
 
+def test_outputs_have_one_order_whatever_is_written() -> None:
+    assert ir_of(outputs=["probabilities", "lse", "out"]).outputs == ("out", "lse", "probabilities")
+
+
 @pytest.mark.parametrize("head_dim", [1, 3, 80, 192])
 def test_the_default_scale_is_that_of_the_query_heads(head_dim: int) -> None:
     ir = ir_of(head_dim=head_dim, value_dim=7)

@@ -140,7 +140,7 @@ def right_values(field: Field) -> st.SearchStrategy[Any]:
         "softcap": st.floats(width=32) | st.integers(-1, 50),
         "sink": st.booleans() | st.integers(0, 1),
         "dtype": st.sampled_from(["float32", "float64", "float16"]),
-        "outputs": st.lists(st.sampled_from(["out", "lse", "p"]), max_size=3),
+        "outputs": st.lists(st.sampled_from(["out", "lse", "logits", "p"]), max_size=3),
         "projection": st.sampled_from(["generated", "blas"]),
     }.get(field.name, sizes | st.integers(-2, 100))
 
