@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         SpecError,
         TargetError,
     )
+    from attngen.tile_maps import tile_map
     from attngen.weights import Weights
 
 _PUBLIC = {
@@ -36,6 +37,7 @@ _PUBLIC = {
     "Weights": "attngen.weights",
     "compile": "attngen.driver",
     "interpret": "attngen.driver",
+    "tile_map": "attngen.tile_maps",
 }
 
 __all__ = [
@@ -49,6 +51,7 @@ __all__ = [
     "Weights",
     "compile",
     "interpret",
+    "tile_map",
 ]
 
 

@@ -3,7 +3,8 @@
 Input: an AttentionIR (before or after the passes) and lengths. Output: :class:`Cost`, one
 :class:`Step` a part (projections, attention). Only (query, key) pairs that attend are counted, so
 a rate computed from it is one of useful work. Counts are exact: in closed form from each row's key
-range where the mask is a conjunction of linear comparisons, by evaluating the mask otherwise.
+range where the mask is a conjunction of linear comparisons, by evaluating the mask otherwise, with
+the call's side inputs where it reads any.
 
 FLOP: 2 · head_dim a pair for the scores and 2 · value_dim for the weighted sum, as the field counts
 them; a multiply-add is two, and softmax is reported apart as `exponentials`. Bytes: every array
@@ -12,16 +13,30 @@ of a step read or written once, keys and values that no row sees left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from attngen.ir import affine
+from attngen.ir import affine, bounds
 from attngen.ir.attention import AttentionIR
 from attngen.ir.evaluate import evaluate
-from attngen.ir.expr import COMPARISONS, TRUE, Binary, Const, Expr, K, Q, Var
+from attngen.ir.expr import (
+    COMPARISONS,
+    TRUE,
+    Binary,
+    Const,
+    Expr,
+    K,
+    Q,
+    Var,
+    variables,
+)
+from attngen.side_data import mask_arrays
+
+Array: TypeAlias = npt.NDArray[Any]
 
 _PAIRS_AT_ONCE = 1 << 22  # evaluated in one step for masks that have no closed form
 _Q_LEN, _KV_LEN = Var("q_len"), Var("kv_len")
@@ -39,11 +54,12 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True)
 class Visits:
-    """What a mask lets through, a head and a batch element.
+    """What a mask lets through in a call.
 
     Attributes:
-        pairs: (query, key) pairs that attend.
-        keys: keys that at least one query attends to.
+        pairs: (query, key) pairs that attend, of all heads and batch elements.
+        keys: keys that at least one query attends to, of all key and value heads and batch
+            elements.
     """
 
     pairs: int
@@ -65,12 +81,27 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The work of one call."""
+    """The work of one call.
+
+    Attributes:
+        pairs: (query, key) pairs of all heads and batch elements, whether they attend or not.
+        visits: what the mask leaves of them.
+    """
 
     lengths: Lengths
+    pairs: int
     visits: Visits
     steps: tuple[Step, ...]
-    exponentials: int
+
+    @property
+    def exponentials(self) -> int:
+        """Exponentials of the softmax."""
+        return self.visits.pairs
+
+    @property
+    def share(self) -> float:
+        """The share of (query, key) pairs that attend; 0 where there is none."""
+        return self.visits.pairs / self.pairs if self.pairs else 0.0
 
     @property
     def flop(self) -> int:
@@ -87,21 +118,30 @@ class Cost:
         return sum(step.seconds(flop_per_s, bytes_per_s) for step in self.steps)
 
 
-def cost(ir: AttentionIR, lengths: Lengths) -> Cost:
-    """The work of `ir` at `lengths`."""
-    visits = count_visits(ir, lengths.q_len, lengths.kv_len)
+def cost(ir: AttentionIR, lengths: Lengths, inputs: Mapping[str, Array] | None = None) -> Cost:
+    """The work of `ir` at `lengths`.
+
+    Args:
+        ir: what is computed.
+        lengths: of the call.
+        inputs: the side inputs of the call; only those that the mask reads matter.
+
+    Raises:
+        CallTypeError, CallValueError: the mask reads a side input that is missing or does not fit.
+    """
+    visits = count_visits(ir, lengths, inputs)
     attend = _attend_step(ir, lengths, visits)
     steps: tuple[Step, ...] = (attend,)
     if ir.d_model is not None:
         steps = _layer_steps(ir, ir.d_model, lengths, attend)
-    return Cost(lengths, visits, steps, lengths.batch * ir.heads * visits.pairs)
+    pairs = lengths.batch * ir.heads * lengths.q_len * lengths.kv_len
+    return Cost(lengths, pairs, visits, steps)
 
 
 def _attend_step(ir: AttentionIR, lengths: Lengths, visits: Visits) -> Step:
-    flop = 2 * lengths.batch * ir.heads * visits.pairs * (ir.head_dim + ir.value_dim)
+    flop = 2 * visits.pairs * (ir.head_dim + ir.value_dim)
     query_rows = lengths.batch * lengths.q_len * ir.heads
-    key_rows = lengths.batch * visits.keys * ir.kv_heads
-    elements = (query_rows + key_rows) * (ir.head_dim + ir.value_dim)
+    elements = (query_rows + visits.keys) * (ir.head_dim + ir.value_dim)
     moved = elements * ir.dtype.itemsize
     if "lse" in ir.outputs:
         moved += query_rows * np.dtype(ir.dtype.accumulator).itemsize
@@ -125,24 +165,28 @@ def _layer_steps(ir: AttentionIR, d_model: int, lengths: Lengths, attend: Step) 
     )
 
 
-def count_visits(ir: AttentionIR, q_len: int, kv_len: int) -> Visits:
-    """What the mask of `ir` lets through at these lengths; exact."""
-    if q_len == 0 or kv_len == 0:
+def count_visits(
+    ir: AttentionIR, lengths: Lengths, inputs: Mapping[str, Array] | None = None
+) -> Visits:
+    """What the mask of `ir` lets through at these lengths; exact. Arguments as for :func:`cost`."""
+    q_len, kv_len, batch = lengths.q_len, lengths.kv_len, lengths.batch
+    if 0 in (q_len, kv_len, batch):
         return Visits(0, 0)
+    heads, kv_heads = batch * ir.heads, batch * ir.kv_heads
     if ir.mask == TRUE:
-        return Visits(q_len * kv_len, kv_len)
+        return Visits(heads * q_len * kv_len, kv_heads * kv_len)
     first = kv_len - q_len if ir.alignment == "bottom_right" else 0
     positions = np.arange(first, first + q_len, dtype=np.int64)
     ranges = key_ranges(ir.mask, positions, q_len, kv_len)
     if ranges is None:
-        return _enumerate(ir.mask, positions, q_len, kv_len)
+        return _enumerate(ir, positions, lengths, inputs or {})
     low, high = ranges
     some = low <= high
     edges = np.zeros(kv_len + 1, dtype=np.int64)
     np.add.at(edges, low[some], 1)
     np.add.at(edges, high[some] + 1, -1)
     pairs = int((high[some] - low[some] + 1).sum())
-    return Visits(pairs, int(np.count_nonzero(np.cumsum(edges[:-1]))))
+    return Visits(heads * pairs, kv_heads * int(np.count_nonzero(np.cumsum(edges[:-1]))))
 
 
 def key_ranges(
@@ -204,15 +248,40 @@ def _at_most_zero(
         np.maximum(low, -(-rest // -factor), out=low)
 
 
-def _enumerate(mask: Expr, positions: npt.NDArray[np.int64], q_len: int, kv_len: int) -> Visits:
-    keys = np.arange(kv_len, dtype=np.int64)
-    seen = np.zeros(kv_len, dtype=np.bool_)
-    pairs = 0
-    rows = max(1, _PAIRS_AT_ONCE // kv_len)
-    for start in range(0, q_len, rows):
-        block = positions[start : start + rows, None]
-        env = {"q": block, "k": keys[None, :], "q_len": q_len, "kv_len": kv_len}
-        attends = np.broadcast_to(np.asarray(evaluate(mask, env), bool), (block.size, kv_len))
-        pairs += int(np.count_nonzero(attends))
-        seen |= attends.any(axis=0)
-    return Visits(pairs, int(np.count_nonzero(seen)))
+def _enumerate(
+    ir: AttentionIR,
+    positions: npt.NDArray[np.int64],
+    lengths: Lengths,
+    inputs: Mapping[str, Array],
+) -> Visits:
+    """Look at each pair, of as many batch elements and heads as the mask tells apart."""
+    sizes = bounds.Lengths(lengths.batch, lengths.q_len, lengths.kv_len)
+    data, read = mask_arrays(ir, inputs, sizes), variables(ir.mask)
+    batches = lengths.batch if "b" in read else 1
+    kv_heads = ir.kv_heads if read & {"h", "kv_h"} else 1
+    group = ir.group if "h" in read else 1
+    pairs = keys = 0
+    for b in range(batches):
+        for kv_h in range(kv_heads):
+            seen = np.zeros(lengths.kv_len, dtype=np.bool_)
+            for h in range(kv_h * group, (kv_h + 1) * group):
+                env = {**data, "b": b, "h": h, "kv_h": kv_h}
+                for attends in _rows(ir.mask, positions, lengths, env):
+                    pairs += int(np.count_nonzero(attends))
+                    seen |= attends.any(axis=0)
+            keys += int(np.count_nonzero(seen))
+    same = lengths.batch // batches * (ir.kv_heads // kv_heads)
+    return Visits(pairs * same * (ir.group // group), keys * same)
+
+
+def _rows(
+    mask: Expr, positions: npt.NDArray[np.int64], lengths: Lengths, env: Mapping[str, Any]
+) -> Iterator[npt.NDArray[np.bool_]]:
+    """(rows, keys) truth values, some rows at a time."""
+    keys = np.arange(lengths.kv_len, dtype=np.int64)[None]
+    step = max(1, _PAIRS_AT_ONCE // lengths.kv_len)
+    for start in range(0, lengths.q_len, step):
+        rows = positions[start : start + step, None]
+        here = {**env, "q": rows, "k": keys, "q_len": lengths.q_len, "kv_len": lengths.kv_len}
+        attends = np.asarray(evaluate(mask, here, np.False_), bool)
+        yield np.broadcast_to(attends, (rows.size, lengths.kv_len))

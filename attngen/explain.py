@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from attngen.contract import contract
-from attngen.costs import Cost, Lengths, cost
+from attngen.costs import Array, Cost, Lengths, cost
 from attngen.dtypes import FLOAT32, DType
+from attngen.example_inputs import example_inputs
 from attngen.formatting import (
     bytes_text,
     count_text,
@@ -24,7 +26,9 @@ from attngen.formatting import (
     seconds_text,
     significant,
 )
+from attngen.ir import bounds
 from attngen.ir.attention import AttentionIR
+from attngen.side_data import of_mask
 
 if TYPE_CHECKING:
     from attngen.driver import Stages
@@ -121,6 +125,7 @@ def explain(
     stages: Stages,
     lengths: Lengths | None = None,
     *,
+    inputs: Mapping[str, Array] | None = None,
     speeds: Speeds | None = None,
     measured: float | None = None,
 ) -> ExplainReport:
@@ -129,11 +134,15 @@ def explain(
     Args:
         stages: of one compilation.
         lengths: of the call whose work is counted; 2048 queries and keys if None.
+        inputs: side inputs by name; an example if None, as far as the mask reads any.
         speeds: of the machine, for the predicted time.
         measured: median seconds of such a call.
     """
     lengths = lengths or Lengths(DEFAULT_LENGTH, DEFAULT_LENGTH)
-    work = cost(stages.ir, lengths)
+    if inputs is None:
+        sizes = bounds.Lengths(lengths.batch, lengths.q_len, lengths.kv_len)
+        inputs = example_inputs(of_mask(stages.ir), sizes)
+    work = cost(stages.ir, lengths, inputs)
     predicted = work.seconds(speeds.flop_per_s, speeds.bytes_per_s) if speeds else None
     rows = tuple(
         ScheduleRow(name, decision.value, decision.source, decision.why)
@@ -182,9 +191,8 @@ def _schedule_rows(schedule: tuple[ScheduleRow, ...]) -> list[tuple[str, ...]]:
 
 
 def _work_title(work: Cost) -> str:
-    lengths, visits = work.lengths, work.visits
-    pairs = lengths.q_len * lengths.kv_len
-    share = visits.pairs / pairs if pairs else 0.0
+    lengths = work.lengths
+    share = work.share
     digits = max(0, -math.floor(math.log10(share)) - 1) if share else 0
     return (
         f"work at batch {lengths.batch}, {count_text(lengths.q_len, 'query', 'queries')}, "

@@ -6,6 +6,7 @@ float64, checked against the lengths of the call.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from attngen.errors import CallTypeError, CallValueError
 from attngen.ir.attention import AttentionIR
 from attngen.ir.bounds import Lengths, shape_of
-from attngen.ir.expr import DataType
+from attngen.ir.expr import DOT, DataType, loads
 
 Array = npt.NDArray[Any]
 
@@ -54,6 +55,26 @@ def arrays_of(ir: AttentionIR, inputs: Mapping[str, Array], lengths: Lengths) ->
                 raise CallValueError(message)
             arrays[given.name] = array.astype(_NUMPY[given.dtype])
     return arrays
+
+
+def of_mask(ir: AttentionIR) -> AttentionIR:
+    """`ir` with the side inputs that its mask reads, and a score that reads none."""
+    read = {load.input for load in loads(ir.mask)}
+    inputs = tuple(side for side in ir.inputs if side.name in read)
+    return dataclasses.replace(ir, inputs=inputs, score=DOT)
+
+
+def mask_arrays(ir: AttentionIR, inputs: Mapping[str, Array], lengths: Lengths) -> dict[str, Array]:
+    """What the mask of `ir` reads, as `arrays_of` gives it; `inputs` may hold the score's as well.
+
+    Raises:
+        CallTypeError: one is missing, not part of the spec, or holds something else.
+        CallValueError: a shape does not fit.
+    """
+    own = of_mask(ir)
+    others = {side.name for side in ir.inputs} - {side.name for side in own.inputs}
+    given = {name: array for name, array in inputs.items() if name not in others}
+    return arrays_of(own, with_batch(own, given), lengths)
 
 
 def with_batch(ir: AttentionIR, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from attngen.cli.mapping import read_arrays, say_map
 from attngen.cli.options import (
     BatchOption,
     JsonOption,
@@ -19,7 +19,7 @@ from attngen.cli.options import (
     parse_overrides,
     use_threads,
 )
-from attngen.cli.output import say, say_json
+from attngen.cli.output import say, say_json, text_width
 
 
 def explain_command(
@@ -32,6 +32,37 @@ def explain_command(
     measure: Annotated[
         bool, typer.Option("--measure", help="Also compile, run and time it at these lengths.")
     ] = False,
+    mask: Annotated[
+        bool,
+        typer.Option(
+            "--mask", help="Instead: the map of tiles that the mask empties, fills or cuts."
+        ),
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="With --mask: draw the map to a .png or .svg file.",
+            show_default=False,
+        ),
+    ] = None,
+    side_inputs: Annotated[
+        Path | None,
+        typer.Option(
+            "--input",
+            metavar="FILE",
+            help="An .npz file of side inputs that the mask reads; without it, an example.",
+            show_default=False,
+        ),
+    ] = None,
+    batch_index: Annotated[
+        int, typer.Option(min=0, metavar="N", help="With --mask: the batch element to show.")
+    ] = 0,
+    kv_head: Annotated[
+        int, typer.Option(min=0, metavar="N", help="With --mask: the key and value head to show.")
+    ] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Explain a spec: numeric contract, schedule with reasons, work, and predicted time."""
@@ -41,9 +72,19 @@ def explain_command(
 
     overrides = parse_overrides(schedule)
     stages = run_stages(spec, overrides=overrides)
-    count = use_threads(threads)
     queries = DEFAULT_LENGTH if q_len is None else q_len
     lengths = Lengths(queries, queries if kv_len is None else kv_len, batch)
+    arrays = None if side_inputs is None else read_arrays(side_inputs)
+    if mask:
+        from attngen.tile_maps import tile_map
+
+        workers = threads or stages.target.cores
+        tiles = tile_map(stages, queries, lengths.kv_len, batch, inputs=arrays, workers=workers)
+        say_map(tiles, output, batch_index, kv_head, as_json=as_json)
+        return
+    if output is not None:
+        raise typer.BadParameter("only the map of --mask is drawn", param_hint="'--output'")
+    count = use_threads(threads)
     measured = None
     if measure:
         from attngen.trial import run_trial
@@ -51,10 +92,13 @@ def explain_command(
         trial = run_trial(spec, lengths, overrides=overrides, threads=count)
         measured = trial.timing.median
     report = explain(
-        stages, lengths, speeds=machine_speeds(count, stages.ir.dtype), measured=measured
+        stages,
+        lengths,
+        inputs=arrays,
+        speeds=machine_speeds(count, stages.ir.dtype),
+        measured=measured,
     )
     if as_json:
         say_json(report.to_json())
     else:
-        width = shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 100
-        say(report.to_text(max(60, width)))
+        say(report.to_text(max(60, text_width())))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from attngen.bench.report import Table
 
 _PIPE_WIDTH = 200
+_TEXT_WIDTH = 100  # of running text in a pipe
 
 
 def say(text: str = "") -> None:
@@ -42,6 +43,13 @@ def console() -> Console:
 
     width = None if sys.stdout.isatty() else _PIPE_WIDTH
     return Console(width=width, highlight=False, no_color="NO_COLOR" in os.environ or None)
+
+
+def text_width() -> int:
+    """Columns for running text: those of the terminal, in a pipe 100."""
+    if not sys.stdout.isatty():
+        return _TEXT_WIDTH
+    return shutil.get_terminal_size((_TEXT_WIDTH, 24)).columns
 
 
 def say_rows(rows: list[tuple[str, ...]], *, indent: str = "  ") -> None:

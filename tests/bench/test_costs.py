@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attngen.costs import Lengths, cost, count_visits, key_ranges
+from attngen.costs import Lengths, Visits, cost, count_visits, key_ranges
 from attngen.dtypes import FLOAT32
 from attngen.ir.attention import Alignment, AttentionIR
 from attngen.ir.evaluate import evaluate
@@ -78,8 +78,9 @@ MASKS = {
 @given(q_len=st.integers(0, 9), kv_len=st.integers(0, 9), top_left=st.booleans())
 def test_visits_are_exact(mask: str, q_len: int, kv_len: int, top_left: bool) -> None:
     ir = attention(MASKS[mask], "top_left" if top_left else "bottom_right")
-    visits = count_visits(ir, q_len, kv_len)
-    assert (visits.pairs, visits.keys) == counted(ir, q_len, kv_len)
+    visits = count_visits(ir, Lengths(q_len, kv_len, batch=3))
+    pairs, keys = counted(ir, q_len, kv_len)
+    assert visits == Visits(3 * ir.heads * pairs, 3 * ir.kv_heads * keys)
 
 
 def test_causal_windows_have_a_closed_form_and_disjunctions_do_not() -> None:
@@ -90,7 +91,8 @@ def test_causal_windows_have_a_closed_form_and_disjunctions_do_not() -> None:
 
 def test_large_causal_count_is_the_formula() -> None:
     s = 100_000
-    assert count_visits(attention(CAUSAL), s, s).pairs == s * (s + 1) // 2
+    ir = attention(CAUSAL)
+    assert count_visits(ir, Lengths(s, s)).pairs == ir.heads * s * (s + 1) // 2
 
 
 def test_core_flop_and_bytes() -> None:

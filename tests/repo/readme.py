@@ -19,6 +19,7 @@ from attngen.spec.field_kinds import Named, Section
 from attngen.spec.fields import SPEC
 from attngen.spec.model import ScheduleOverride
 from attngen.spec.reader import read_spec
+from attngen.tile_maps import tile_map
 
 ISA = "avx512"
 MISTAKES = """\
@@ -48,6 +49,11 @@ def lower() -> str:
     full = next(i for i, line in enumerate(lines) if line.strip().startswith("full tile"))
     forms = "\n".join(lines[full - 1 : full + 4])
     return _block("console", f"$ attngen show window --stage lower\n…\n{forms}\n…")
+
+
+def tiles() -> str:
+    shown = tile_map(stages("window", ISA), 600).to_text(80)
+    return _block("console", f"$ attngen explain window --mask --seq 600\n{shown}")
 
 
 def emit() -> str:
@@ -118,6 +124,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "simplify": simplify,
     "schedule": schedule,
     "lower": lower,
+    "map": tiles,
     "emit": emit,
     "errors": errors,
     "keys": keys,

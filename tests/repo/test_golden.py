@@ -1,4 +1,5 @@
-"""Golden texts: the whole package of the reference spec, header and kernels of every other.
+"""Golden texts: the whole package of the reference spec, header and kernels of every other, and
+a few tile maps.
 
 They are for a machine described by hand (``attngen.targets.AVX512``), so every machine agrees.
 ``pytest tests/repo --update-golden`` writes them anew; read the difference before committing it.
@@ -12,9 +13,11 @@ import pytest
 from repo.generated import GOLDEN, SPECS, package, stages
 
 from attngen.ir.printer import kernel_text
+from attngen.tile_maps import tile_map
 
 ISA = "avx512"
 REFERENCE = "mha_4096"
+MAPS = {"mha_4096": 512, "window": 1024, "document": 1024, "natten_2d": 2048}
 
 
 def golden_texts() -> dict[str, str]:
@@ -24,6 +27,8 @@ def golden_texts() -> dict[str, str]:
         header = next(f.text for f in package(spec, ISA).files if f.path == "__init__.py")
         kernels = kernel_text(stages(spec, ISA).kernel)
         texts[f"{spec}.txt"] = f"{header}\n{'-' * 100}\n\n{kernels.rstrip()}\n"
+    for spec, length in MAPS.items():
+        texts[f"maps/{spec}.txt"] = tile_map(stages(spec, ISA), length).to_text() + "\n"
     return texts
 
 

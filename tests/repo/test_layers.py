@@ -29,6 +29,7 @@ LAYERS: tuple[set[str], ...] = (
         "call_checks",
         "call_extras",
         "dense_mask",
+        "example_inputs",
     },
     {"passes", "mask_tiles", "lowering", "weights"},
     {"render"},
@@ -36,7 +37,7 @@ LAYERS: tuple[set[str], ...] = (
     {"cache", "loader"},
     {
         *("attention", "interpreter", "driver", "explain", "inputs", "check", "trial", "doctor"),
-        *("bench", "kernels"),
+        *("bench", "kernels", "tile_census", "tile_maps", "tile_picture", "tile_text"),
     },
     {"cli", "__init__"},
 )
@@ -50,6 +51,7 @@ LIBRARIES = {
     "platformdirs": {"cache"},
     "numba": {"backends", "cache", "bench", "cli"},
     "llvmlite": {"backends", "cache", "bench"},
+    "matplotlib": {"tile_picture"},
     "torch": {"bench"},
     "onnx": {"bench"},
     "onnxruntime": {"bench"},

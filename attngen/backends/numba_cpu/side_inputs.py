@@ -15,6 +15,9 @@ from attngen.ir.attention import AttentionIR, SideInput
 from attngen.ir.kernel import MaskPlan, SourceFile
 from attngen.render import render
 
+GRANULE = 32
+"""Positions of a side input that share one minimum and one maximum."""
+
 _READERS = {"float": "floats_at", "int64": "integers_at", "bool": "truths_at"}
 _ELEMENTS = {"float": "ELEMENT", "int64": "np.int64", "bool": "np.bool_"}
 
@@ -34,6 +37,7 @@ class InputsContext:
 
     inputs: tuple[NamedInput, ...]
     has_floats: bool
+    granule: int
     bounded: tuple[str, ...]
 
 
@@ -43,7 +47,7 @@ def inputs_files(ir: AttentionIR, mask: MaskPlan | None) -> tuple[SourceFile, ..
         return ()
     named = tuple(NamedInput(i.name, i.values, _ELEMENTS[i.dtype]) for i in ir.inputs)
     has_floats = any(i.values is not None and i.dtype == "float" for i in ir.inputs)
-    context = InputsContext(named, has_floats, bounded_inputs(mask))
+    context = InputsContext(named, has_floats, GRANULE, bounded_inputs(mask))
     return (SourceFile("inputs.py", render("numba_cpu/inputs.py.jinja", context)),)
 
 
