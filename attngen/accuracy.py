@@ -12,6 +12,11 @@ the sums over n keys add √n · u as rounding errors do that are as often up as
     layer: (core + 4 u · √d_model · (1 + magnitude / √head_dim) · max|v|) · max‖W_O column‖
            + 4 u · √(heads · value_dim) · max|out|
 
+Weights without a softmax do not add up to 1. With t the largest sum of a row's weights and t' its
+derivative by a shift of all scores, over a sample of rows::
+
+    core:  4 u · (t · (1 + √n) + t' · (magnitude + log n)) · max|v|
+
 In a layer the elements of q, k and v have rounding errors of their own, of which a score sees the
 mean over head_dim. The factor 4 leaves room for any order of summation; a real mistake is
 far larger.
@@ -21,17 +26,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from attngen.ir.attention import AttentionIR
+from attngen.ir.bounds import Lengths, shape_of
 from attngen.ir.evaluate import evaluate
-from attngen.ir.expr import loads, variables
+from attngen.ir.expr import Binary, Const, Expr, loads, variables
+from attngen.reference import reference_attention
 
 _ROOM = 4.0
 _STEP = 1e-4
+_ROWS = 32  # of each head, whose weights are summed up
 
 
 def core_bound(
@@ -47,8 +56,33 @@ def core_bound(
     """
     if 0 in (q.size, k.size, v.size):
         return 0.0
-    terms = 1 + magnitude(ir, q, k, inputs) + math.sqrt(k.shape[-3])
+    size, spread = magnitude(ir, q, k, inputs), math.sqrt(k.shape[-3])
+    terms = 1 + size + spread
+    if ir.activation is not None:
+        total, slope = _weight_sums(ir, q, k, inputs)
+        terms = total * (1 + spread) + slope * (size + math.log(1 + k.shape[-3]))
     return _ROOM * unit_roundoff(ir) * terms * float(np.abs(v).max())
+
+
+def _weight_sums(
+    ir: AttentionIR,
+    q: npt.NDArray[np.floating],
+    k: npt.NDArray[np.floating],
+    inputs: Mapping[str, npt.NDArray[Any]] | None,
+) -> tuple[float, float]:
+    """The largest sum of a row's weights, and by how much it grows with its scores."""
+    rows = np.unique(np.linspace(0, q.shape[-3] - 1, _ROWS).astype(np.int64))
+    batch = q.shape[0] if q.ndim == 4 else 1
+    lengths = Lengths(batch, q.shape[-3], k.shape[-3])
+    unknown = {s.name: np.ones(shape_of(ir, s, lengths)) for s in ir.inputs if s.values is None}
+    ones = np.ones((*k.shape[:-1], 1))
+
+    def sums(score: Expr) -> npt.NDArray[np.floating]:
+        alone = replace(ir, value_dim=1, score=score)
+        return reference_attention(alone, q, k, ones, inputs=inputs or unknown, rows=rows)[0]
+
+    total, more = sums(ir.score), sums(Binary("add", ir.score, Const(_STEP)))
+    return float(total.max(initial=0.0)), float((more - total).max(initial=0.0)) / _STEP
 
 
 def layer_bound(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attngen import dense_mask
-from attngen.call_checks import Array, admit, check_array, check_dtype
+from attngen.call_checks import Array, admit, check_array, check_dtype, check_flag
 from attngen.dense_mask import MaskKind
 from attngen.errors import CallTypeError, CallValueError
 from attngen.ir.attention import AttentionIR
@@ -106,6 +106,16 @@ def _integers(name: str, value: object) -> Array:
     if array.dtype.kind not in "iu":
         raise CallTypeError(f"{name}: expected integers, got {array.dtype.name}")
     return array
+
+
+def check_return_lse(ir: AttentionIR, wanted: object) -> bool:
+    """`wanted`, if it is a truth value and there is a log-sum-exp to return."""
+    if check_flag("return_lse", wanted) and ir.activation is not None:
+        raise CallTypeError(
+            "return_lse: expected False, as there is no log-sum-exp where 'activation' is not a "
+            "softmax"
+        )
+    return bool(wanted)
 
 
 def check_sink(ir: AttentionIR, sink: object) -> Array | None:

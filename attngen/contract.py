@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from attngen.ir.attention import AttentionIR
+from attngen.ir.printer import expression_text
 
 
 def contract(ir: AttentionIR) -> tuple[str, ...]:
@@ -12,18 +13,33 @@ def contract(ir: AttentionIR) -> tuple[str, ...]:
         "bottom_right": "query i of q_len stands at position kv_len - q_len + i",
         "top_left": "query i stands at position i",
     }[ir.alignment]
+    weights = "softmax with sink" if ir.sink else "softmax"
+    if ir.off_by_one:
+        weights = "softmax off by one"
+    empty = "a row that may attend to nothing gives exactly 0 and an LSE of -inf"
+    if ir.activation is not None:
+        weights, empty = "activation", "a row that may attend to nothing gives exactly 0"
     lines = [
-        "order: scale, score, softcap, mask, softmax" + (" with sink" if ir.sink else "") + ", sum",
+        f"order: scale, score, softcap, mask, {weights}, sum",
         f"positions: {aligned}; key j stands at j",
-        "a row that may attend to nothing gives exactly 0 and an LSE of -inf",
+        empty,
         "query head h reads kv head h // (heads / kv_heads)"
         + f" = h // {ir.group}" * (ir.group > 1),
         f"products and sums are kept in {digits}; no fast-math",
-        "LSE is the natural logarithm of the sum of exp(score) over the keys attended to",
+        _sums(ir),
         "NaN and infinities of a key reach only the rows that attend to it",
         "results do not depend on the number of threads, nor on what else is in the batch",
         "a row's bits may differ between the prefill and the short-query kernel",
     ]
     if ir.sink:
         lines.insert(6, "the sink joins the softmax denominator and is not part of the LSE")
+    if ir.off_by_one:
+        lines.insert(6, "the one in the softmax denominator is not part of the LSE")
     return tuple(lines)
+
+
+def _sums(ir: AttentionIR) -> str:
+    if ir.activation is None:
+        return "LSE is the natural logarithm of the sum of exp(score) over the keys attended to"
+    weight = expression_text(ir.activation)
+    return f"a weight is {weight}, whatever a row's other keys are; there is no LSE"

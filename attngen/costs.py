@@ -7,7 +7,7 @@ range where the mask is a conjunction of linear comparisons, by evaluating the m
 the call's side inputs where it reads any.
 
 FLOP: 2 · head_dim a pair for the scores and 2 · value_dim for the weighted sum, as the field counts
-them; a multiply-add is two, and softmax is reported apart as `exponentials`. Bytes: every array
+them; a multiply-add is two, and weights are reported apart as `exponentials`. Bytes: every array
 of a step read or written once, keys and values that no row sees left out.
 """
 
@@ -31,7 +31,9 @@ from attngen.ir.expr import (
     Expr,
     K,
     Q,
+    Unary,
     Var,
+    parts,
     variables,
 )
 from attngen.side_data import mask_arrays
@@ -86,17 +88,14 @@ class Cost:
     Attributes:
         pairs: (query, key) pairs of all heads and batch elements, whether they attend or not.
         visits: what the mask leaves of them.
+        exponentials: those of the softmax or the sigmoid.
     """
 
     lengths: Lengths
     pairs: int
     visits: Visits
     steps: tuple[Step, ...]
-
-    @property
-    def exponentials(self) -> int:
-        """Exponentials of the softmax."""
-        return self.visits.pairs
+    exponentials: int
 
     @property
     def share(self) -> float:
@@ -135,7 +134,14 @@ def cost(ir: AttentionIR, lengths: Lengths, inputs: Mapping[str, Array] | None =
     if ir.d_model is not None:
         steps = _layer_steps(ir, ir.d_model, lengths, attend)
     pairs = lengths.batch * ir.heads * lengths.q_len * lengths.kv_len
-    return Cost(lengths, pairs, visits, steps)
+    return Cost(lengths, pairs, visits, steps, visits.pairs if _has_exponential(ir) else 0)
+
+
+def _has_exponential(ir: AttentionIR) -> bool:
+    """Whether a weight takes an exponential, as all but those of ReLU do."""
+    return ir.activation is None or any(
+        isinstance(part, Unary) and part.op == "sigmoid" for part in parts(ir.activation)
+    )
 
 
 def _attend_step(ir: AttentionIR, lengths: Lengths, visits: Visits) -> Step:

@@ -53,7 +53,7 @@ class Interpreter(ABC):
         outputs: tuple[str, ...] = self._ir.outputs
         if return_lse is None:
             return outputs
-        with_lse = call_checks.check_flag("return_lse", return_lse)
+        with_lse = call_extras.check_return_lse(self._ir, return_lse)
         rest = tuple(name for name in outputs if name not in ("out", "lse"))
         return ("out", "lse", *rest) if with_lse else ("out", *rest)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from attngen.dtypes import DType
 from attngen.errors import Diagnostic, SpecError
 from attngen.ir.attention import UNFUSED, AttentionIR
-from attngen.ir.expr import TRUE
+from attngen.ir.expr import SCORE, TRUE, Expr, replaced
 from attngen.ir.kernel import (
     Buffer,
     FlashForward,
@@ -21,6 +21,7 @@ from attngen.ir.kernel import (
 )
 from attngen.ir.schedule import CpuSchedule
 from attngen.mask_tiles import plan
+from attngen.passes.fold_constants import folded
 
 
 def round_up(size: int, step: int) -> int:
@@ -54,6 +55,11 @@ def lower(ir: AttentionIR, schedule: CpuSchedule) -> KernelIR:
     return KernelIR(ir, tuple(kernels))
 
 
+def weight_of(ir: AttentionIR) -> Expr | None:
+    """The weight of a key as a function of `dot`; None where a softmax makes it of the scores."""
+    return None if ir.activation is None else folded(replaced(ir.activation, SCORE, ir.score))
+
+
 def padded_row(size: int, lanes: int) -> int:
     """Elements of a row in a workspace: whole vectors, and one more against cache aliasing."""
     return round_up(size, lanes) + lanes
@@ -69,15 +75,18 @@ def lower_flash(ir: AttentionIR, schedule: CpuSchedule, mask: MaskPlan | None) -
     )
     query_rows = round_up(ir.head_dim, lanes)
     output_rows = max(round_up(ir.value_dim, lanes), round_up(ir.value_dim, tile))
+    running = (
+        Buffer("row_max", block_q, "maximum of each row so far, in units of log2"),
+        Buffer("row_sum", block_q, "sum of each row's weights so far"),
+        Buffer("rescale", panel, "what a panel's outputs shrink by"),
+    )
     buffers = (
         Buffer("queries", block_q * query_rows, "panels of Qᵀ, scaled: [d][row]"),
         Buffer("outputs", block_q * output_rows, "panels of Oᵀ: [value column][row]"),
         Buffer("scores", block_kv * panel, "scores, then weights, of a panel: [key][row]"),
         Buffer("keys", block_kv * padded_row(ir.head_dim, lanes), "a block of K: [key][d]"),
         Buffer("values", block_kv * value_stride(ir.value_dim, lanes, tile), "a block of V"),
-        Buffer("row_max", block_q, "maximum of each row so far, in units of log2"),
-        Buffer("row_sum", block_q, "sum of each row's weights so far"),
-        Buffer("rescale", panel, "what a panel's outputs shrink by"),
+        *(running if ir.activation is None else ()),
         Buffer(
             "staging",
             panel * padded_row(max(ir.head_dim, ir.value_dim), lanes),
@@ -97,6 +106,8 @@ def lower_flash(ir: AttentionIR, schedule: CpuSchedule, mask: MaskPlan | None) -
         score=ir.score,
         mask=mask,
         sink=ir.sink,
+        off_by_one=ir.off_by_one,
+        weight=weight_of(ir),
         buffers=buffers,
     )
 
@@ -114,7 +125,7 @@ def lower_split(ir: AttentionIR, schedule: CpuSchedule, mask: MaskPlan | None) -
     buffers = (
         Buffer("queries", max_rows * padded_row(ir.head_dim, lanes), "scaled queries: [row][d]"),
         Buffer("scores", max_rows * padded_row(split, lanes), "scores, then weights: [row][key]"),
-        Buffer("lane_max", lanes, "lanes of a maximum"),
+        *(() if ir.activation else (Buffer("lane_max", lanes, "lanes of a maximum"),)),
     )
     return SplitKV(
         dtype=ir.dtype,
@@ -128,6 +139,8 @@ def lower_split(ir: AttentionIR, schedule: CpuSchedule, mask: MaskPlan | None) -
         score=ir.score,
         mask=mask,
         sink=ir.sink,
+        off_by_one=ir.off_by_one,
+        weight=weight_of(ir),
         buffers=buffers,
     )
 

@@ -20,6 +20,7 @@ from attngen.errors import CallTypeError, CallValueError
 from attngen.ir.attention import AttentionIR
 from attngen.ir.bounds import Lengths
 from attngen.ir.evaluate import evaluate
+from attngen.ir.expr import SCORE
 from attngen.side_data import arrays_of, with_batch
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -54,7 +55,8 @@ def reference_attention(
         lengths: (batch,) how many keys of each batch index there are; all of them if None.
 
     Returns:
-        out (.., rows, heads, value_dim) and the natural-log lse (.., heads, rows), both float64.
+        out (.., rows, heads, value_dim) and the natural-log lse (.., heads, rows), both float64;
+        the lse is NaN where there is no softmax.
 
     Raises:
         CallTypeError: a sink or side input is missing or unexpected.
@@ -67,7 +69,8 @@ def reference_attention(
         return out[0], lse[0]
     chosen = chosen_rows(q.shape[1], rows)
     out = np.zeros((q.shape[0], chosen.size, ir.heads, ir.value_dim))
-    lse = np.full((q.shape[0], ir.heads, chosen.size), -np.inf)
+    no_sum = -np.inf if ir.activation is None else np.nan
+    lse = np.full((q.shape[0], ir.heads, chosen.size), no_sum)
     for b, h, part, found in _each_head(ir, q, k, v, sink, inputs or {}, chosen, lengths):
         out[b, part, h], lse[b, h, part] = found.out, found.lse
     return out, lse
@@ -171,6 +174,11 @@ def _attend(
     with np.errstate(all="ignore"):  # infinities and NaN follow IEEE 754
         dot = ir.query_scale * (queries @ keys.T)
         score = np.broadcast_to(np.asarray(evaluate(ir.score, env | {"dot": dot}, attends)), shape)
+        if ir.activation is not None:
+            weight = np.asarray(evaluate(ir.activation, env | {SCORE.name: score}))
+            weights = np.where(attends, weight, 0.0)
+            out, none = _weighted_sum(weights, attends, values), np.full(shape[0], np.nan)
+            return _Attended(out, none, np.where(attends, score, -np.inf), weights)
         score = np.where(attends, score, -np.inf)
         row_max = score.max(axis=1, initial=-np.inf)
         # a row without keys has no maximum to take off; its weights are 0 whatever the shift
@@ -178,6 +186,7 @@ def _attend(
         weights = np.exp(log_base * (score - shift[:, None]))
         row_sum = weights.sum(axis=1)
         lse = np.where(row_max == -np.inf, -np.inf, log_base * shift + np.log(row_sum))
+        sink = 0.0 if ir.off_by_one else sink
         weights = weights * _share(row_sum, log_base * shift, sink)[:, None]
         out = _weighted_sum(weights, attends, values)
         return _Attended(out, lse, log_base * score, weights)

@@ -171,7 +171,7 @@ class Attention(ABC):
     def _wants_lse(self, return_lse: object) -> bool:
         if return_lse is None:
             return self._default_lse
-        return return_lse is True or call_checks.check_flag("return_lse", return_lse)
+        return call_extras.check_return_lse(self._compiled.ir, return_lse)
 
     def _checked_sink(self, sink: object) -> Array | None:
         return call_extras.check_sink(self._compiled.ir, sink)

@@ -77,14 +77,16 @@ def formula(ir: AttentionIR) -> tuple[str, ...]:
     lines = []
     if ir.scope == "layer":
         lines.append("Q, K, V = x W_Q, context W_K, context W_V, split into heads; then, a head:")
+    units = f"    in units of log{ir.base}" if ir.activation is None else ""
+    weights = "softmax(score where mask"
+    weights += ", and the sink)" if ir.sink else ", and 0)" if ir.off_by_one else ")"
+    if ir.activation is not None:
+        weights = f"({expression_text(ir.activation)} where mask, else 0)"
     lines += [
         "dot   = Q Kᵀ · " + repr(ir.query_scale),
-        "score = " + expression_text(ir.score) + f"    in units of log{ir.base}",
+        "score = " + expression_text(ir.score) + units,
         "mask  = " + expression_text(ir.mask),
-        "out   = softmax(score where mask"
-        + (", and the sink" if ir.sink else "")
-        + ") V"
-        + (", heads side by side, times W_O" if ir.scope == "layer" else ""),
+        f"out   = {weights} V" + ", heads side by side, times W_O" * (ir.scope == "layer"),
     ]
     return tuple(part for line in lines for part in _formula_lines(line))
 
@@ -110,8 +112,9 @@ def symbols(ir: AttentionIR) -> tuple[tuple[str, str, str], ...]:
         ("k", f"(batch, kv_len, {ir.kv_heads}, {ir.head_dim})", "keys"),
         ("v", f"(batch, kv_len, {ir.kv_heads}, {ir.value_dim})", "values"),
         ("out", f"(batch, q_len, {ir.heads}, {ir.value_dim})", "the heads' outputs"),
-        ("lse", f"(batch, {ir.heads}, q_len)", "log-sum-exp of each row's scores"),
     ]
+    if ir.activation is None:
+        rows.append(("lse", f"(batch, {ir.heads}, q_len)", "log-sum-exp of each row's scores"))
     for side in ir.inputs:
         shape = f"({', '.join(map(str, side.shape))}{',' * (len(side.shape) == 1)})"
         kind = "a side input" if side.values is None else "a table of the spec"

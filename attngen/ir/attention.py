@@ -8,6 +8,12 @@ For each batch element and head h, with kv head h // (heads / kv_heads)::
     out   = sum(p * v) / (sum(p) + sink term)        0 for a row that may attend to nothing
     lse   = ln(base) * (row_max + log_base(sum(p)))  -inf for such a row; the sink is not in it
 
+The sink term is base**(sink[h] - row_max) with a learned logit, base**(0 - row_max) off by one,
+and else 0. With an `activation` there is no softmax but ::
+
+    p     = mask(q, k) ? activation(s) : 0
+    out   = sum(p * v)                               and no lse
+
 Positions: query i of q_len stands at kv_len - q_len + i (``bottom_right``) or i (``top_left``);
 key j stands at j. `elaborate` produces base ``e`` with the scale in `score`; the passes move
 linear factors into `query_scale` and change to base ``2``.
@@ -63,6 +69,9 @@ class AttentionIR:
         mask: truth value over b, h, kv_h, q, k, q_len, kv_len and side inputs; ``Const(True)``
             where all attend to all.
         sink: whether a learned logit per head joins the softmax denominator.
+        off_by_one: whether 1 joins it, as a sink whose logit is 0 would; never beside `sink`.
+        activation: the weight of a key alone, over :data:`~attngen.ir.expr.SCORE` and the variables
+            of a mask; None is a softmax.
         outputs: what a call returns without being asked: ``out`` and more, in the order of
             :data:`OUTPUTS`; what :data:`UNFUSED` names is for the reference alone.
         inputs: the arrays that `score` and `mask` index, tables included.
@@ -84,6 +93,8 @@ class AttentionIR:
     outputs: tuple[Output, ...]
     description: str = ""
     inputs: tuple[SideInput, ...] = ()
+    off_by_one: bool = False
+    activation: Expr | None = None
 
     @property
     def group(self) -> int:

@@ -124,6 +124,9 @@ class Load:
 
 Expr: TypeAlias = Const | Var | Unary | Binary | Select | Load
 
+SCORE = Var("score", dtype="float")
+"""What an activation is a function of."""
+
 TRUE = Const(True)
 FALSE = Const(False)
 DOT = Var("dot")
@@ -185,11 +188,23 @@ def with_children(expr: Expr, operands: tuple[Expr, ...]) -> Expr:
             return expr
 
 
+def replaced(expr: Expr, old: Expr, new: Expr) -> Expr:
+    """`expr` with `new` wherever it has `old`."""
+    if expr == old:
+        return new
+    return with_children(expr, tuple(replaced(child, old, new) for child in children(expr)))
+
+
 def variables(expr: Expr) -> frozenset[str]:
     """The names of the variables that `expr` reads."""
     if isinstance(expr, Var):
         return frozenset({expr.name})
     return frozenset[str]().union(*map(variables, children(expr)))
+
+
+def parts(expr: Expr) -> tuple[Expr, ...]:
+    """Every node of `expr`, itself first."""
+    return (expr, *(part for child in children(expr) for part in parts(child)))
 
 
 def size(expr: Expr) -> int:

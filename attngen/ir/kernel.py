@@ -59,7 +59,10 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class FlashForward:
-    """Online-softmax attention over blocks of query rows (Dao, FlashAttention-2, 2023)."""
+    """Online-softmax attention over blocks of query rows (Dao, FlashAttention-2, 2023).
+
+    `weight` is the weight of a key, over the variables of `score`, where no softmax makes it.
+    """
 
     dtype: DType
     lanes: int
@@ -74,6 +77,8 @@ class FlashForward:
     mask: MaskPlan | None
     sink: bool
     buffers: tuple[Buffer, ...]
+    off_by_one: bool = False
+    weight: Expr | None = None
 
     @property
     def panel_rows(self) -> int:
@@ -85,7 +90,8 @@ class FlashForward:
 class SplitKV:
     """Attention of few query rows, split over the keys (Flash-Decoding, 2023).
 
-    `rows` query rows share one load of a key; up to `max_rows` rows a kv head are taken.
+    `rows` query rows share one load of a key; up to `max_rows` rows a kv head are taken. `weight`
+    is the weight of a key, over the variables of `score`, where no softmax makes it.
     """
 
     dtype: DType
@@ -100,6 +106,8 @@ class SplitKV:
     mask: MaskPlan | None
     sink: bool
     buffers: tuple[Buffer, ...]
+    off_by_one: bool = False
+    weight: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

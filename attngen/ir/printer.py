@@ -89,6 +89,11 @@ def attention_text(ir: AttentionIR) -> str:
     if ir.sink:
         logit = "sink[h]" if ir.base == "e" else "sink[h] * log2(e)"
         total = f"({total} + {power}({logit} - row_max))"
+    if ir.off_by_one:
+        total = f"({total} + {power}(0 - row_max))"
+    weight, share = f"{power}(score - row_max)", f" / {total}"
+    if ir.activation is not None:
+        weight, share = expression_text(ir.activation), ""
     lines = [
         ("dtype", f"{ir.dtype.name}, sums in {ir.dtype.accumulator}"),
         ("heads", f"{ir.heads} query, {ir.kv_heads} key and value ({ir.group} to 1)"),
@@ -97,8 +102,8 @@ def attention_text(ir: AttentionIR) -> str:
         ("dot", f"{ir.query_scale!r} * (query · key)"),
         ("score", expression_text(ir.score)),
         ("mask", expression_text(ir.mask)),
-        ("weight", f"{power}(score - row_max) where mask, else 0"),
-        ("out", f"sum(weight * value) / {total}"),
+        ("weight", f"{weight} where mask, else 0"),
+        ("out", f"sum(weight * value){share}"),
         ("outputs", ", ".join(ir.outputs)),
     ]
     for given in ir.inputs:
@@ -173,8 +178,15 @@ def _scoring(kernel: FlashForward | SplitKV) -> list[tuple[str, str]]:
         ("dot", f"{kernel.query_scale!r} * (query · key)"),
         ("score", expression_text(kernel.score)),
         *_mask(kernel.mask),
-        ("sink", "yes" if kernel.sink else "no"),
+        *_weighing(kernel),
     ]
+
+
+def _weighing(kernel: FlashForward | SplitKV) -> list[tuple[str, str]]:
+    if kernel.weight is not None:
+        return [("weight", f"{expression_text(kernel.weight)}, without a softmax")]
+    learned = "yes" if kernel.sink else "no"
+    return [("sink", "one of logit 0" if kernel.off_by_one else learned)]
 
 
 def _mask(plan: MaskPlan | None) -> list[tuple[str, str]]:

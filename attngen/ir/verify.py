@@ -11,7 +11,7 @@ from typing import Literal, assert_never
 
 from attngen.errors import InternalError
 from attngen.ir.attention import OUTPUTS, SIZES, AttentionIR, SideInput
-from attngen.ir.expr import Const, Expr, children, data_bound, loads, variables
+from attngen.ir.expr import SCORE, Const, Expr, children, data_bound, loads, variables
 from attngen.ir.kernel import Buffer, FlashForward, Kernel, KernelIR, MaskPlan, Projection, SplitKV
 from attngen.ir.kinds import Kind, kind_of
 
@@ -38,6 +38,12 @@ def verify_attention(ir: AttentionIR) -> None:
     _require(math.isfinite(ir.query_scale), "query_scale", f"is not finite: {ir.query_scale}")
     _expression("score", ir.score, ("integer", "real"), SCORE_VARS)
     _expression("mask", ir.mask, ("boolean",), MASK_VARS)
+    if ir.activation is not None:
+        _expression("activation", ir.activation, ("real",), MASK_VARS | {SCORE.name})
+        _require(not loads(ir.activation), "activation", "reads a side input")
+        _require(not (ir.sink or ir.off_by_one), "sink", "is part of a softmax alone")
+        _require("lse" not in ir.outputs, "outputs", "there is no lse without a softmax")
+    _require(not (ir.sink and ir.off_by_one), "off_by_one", "is a sink, and there is another")
     _inputs(ir)
     _require(ir.alignment in ("bottom_right", "top_left"), "alignment", repr(ir.alignment))
     _require(ir.base in ("e", "2"), "base", repr(ir.base))
@@ -80,12 +86,14 @@ def verify_kernel(program: KernelIR) -> None:
     Raises:
         InternalError: naming the kernel and the field that is wrong.
     """
-    verify_attention(program.attention)
-    _require(program.attention.base == "2", "attention.base", "kernels work in base 2")
+    ir = program.attention
+    verify_attention(ir)
+    in_base = ir.base == "2" or ir.activation is not None
+    _require(in_base, "attention.base", "kernels work in base 2")
     _require(bool(program.kernels), "kernels", "is empty")
     for kernel in program.kernels:
         try:
-            _verify_one(program.attention, kernel)
+            _verify_one(ir, kernel)
         except InternalError as error:
             raise InternalError(f"{type(kernel).__name__}.{error}") from None
 
@@ -116,9 +124,12 @@ def _verify_one(ir: AttentionIR, kernel: Kernel) -> None:
 
 
 def _same_attention(ir: AttentionIR, kernel: FlashForward | SplitKV) -> None:
-    for name in ("head_dim", "value_dim", "query_scale", "score", "sink"):
+    for name in ("head_dim", "value_dim", "query_scale", "score", "sink", "off_by_one"):
         value, expected = getattr(kernel, name), getattr(ir, name)
         _require(value == expected, name, f"is {value!r}, not the attention's {expected!r}")
+    _require((kernel.weight is None) == (ir.activation is None), "weight", "is not the activation")
+    if kernel.weight is not None:
+        _expression("weight", kernel.weight, ("real",), SCORE_VARS)
     if kernel.mask is None:
         _require(ir.mask == Const(True), "mask", "is missing")
     else:

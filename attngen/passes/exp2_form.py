@@ -1,7 +1,8 @@
 """Exp2 form: scores in units of log2, so that the softmax needs 2**x and no e**x.
 
 Input: an AttentionIR of base ``e``; output: one of base ``2`` whose score is log2(e) times as large
-(a base ``2`` IR comes back unchanged). softmax(s) = 2**(log2(e)·s - max) / Σ 2**(log2(e)·s - max).
+(a base ``2`` IR comes back unchanged, and so does one without a softmax), since softmax(s) is
+2**(log2(e)·s - max) / Σ 2**(log2(e)·s - max).
 The factor goes to every term of a sum, where it meets other constants.
 """
 
@@ -21,8 +22,8 @@ class Exp2Form:
     """Changes the softmax to base 2."""
 
     def __call__(self, ir: AttentionIR) -> AttentionIR:
-        """`ir` in base 2; `ir` itself if it already is."""
-        if ir.base == "2":
+        """`ir` in base 2; `ir` itself if it already is, or has no softmax."""
+        if ir.base == "2" or ir.activation is not None:
             return ir
         return dataclasses.replace(ir, base="2", score=times(ir.score, LOG2E))
 

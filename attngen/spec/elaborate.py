@@ -2,16 +2,19 @@
 
 Input: a checked Spec. Output: AttentionIR in base ``e`` with ``query_scale`` 1: the score is
 ``softcap(score(scale * dot)) + bias`` and the mask the conjunction of all that limits attention.
+What weights are made of scores by, if not by a softmax, is an expression of its own.
 Each expression says in its origin which key of the spec it comes from.
 """
 
 from __future__ import annotations
 
 import math
+from typing import assert_never
 
 from attngen.ir.attention import AttentionIR, SideInput
 from attngen.ir.expr import (
     DOT,
+    SCORE,
     TRUE,
     Binary,
     Const,
@@ -21,10 +24,9 @@ from attngen.ir.expr import (
     Q,
     Unary,
     Var,
-    children,
     conjunction,
     disjunction,
-    with_children,
+    replaced,
 )
 from attngen.spec.alibi import alibi_slopes
 from attngen.spec.buckets import T5Buckets
@@ -55,6 +57,8 @@ def elaborate(spec: Spec) -> AttentionIR:
         outputs=spec.outputs,
         description=spec.description,
         inputs=inputs_of(spec),
+        off_by_one=spec.activation == "softmax_off_by_one",
+        activation=activation_of(spec),
     )
 
 
@@ -79,7 +83,7 @@ def score_of(spec: Spec) -> Expr:
     """The scaled product after `score`, `softcap` and `bias`, in this order."""
     score: Expr = Binary("mul", DOT, _scale(spec), "scale")
     if spec.score is not None:
-        score = _with_dot(spec.score, score)
+        score = replaced(spec.score, DOT, score)
     if spec.softcap is not None:
         cap = Const(spec.softcap, "softcap")
         inner = Unary("tanh", Binary("div", score, cap, "softcap"), "softcap")
@@ -118,11 +122,24 @@ def _t5_bias(t5: T5Buckets) -> Expr:
     return Load(RELATIVE_BIAS, (Var("h", "bias"), bucket), "bias")
 
 
-def _with_dot(expr: Expr, dot: Expr) -> Expr:
-    """`expr` with `dot` in place of the variable of that name."""
-    if expr == DOT:
-        return dot
-    return with_children(expr, tuple(_with_dot(child, dot) for child in children(expr)))
+def activation_of(spec: Spec) -> Expr | None:
+    """The weight of a score where no softmax makes it; n is the number of keys."""
+    count = Unary("float", Var("kv_len", "activation"), "activation")
+    match spec.activation:
+        case "sigmoid":
+            bias: Expr = Unary("neg", Unary("log", count, "activation"), "activation")
+            if spec.activation_bias is not None:
+                bias = Const(spec.activation_bias, "activation_bias")
+            return Unary("sigmoid", Binary("add", SCORE, bias, "activation"), "activation")
+        case "relu":
+            # a NaN is in the second operand, which `max` lets through in every kernel
+            kept = Binary("max", Const(0.0, "activation"), SCORE, "activation")
+            share = Binary("div", Const(1.0, "activation"), count, "activation")
+            return Binary("mul", kept, share, "activation")
+        case "softmax" | "softmax_off_by_one":
+            return None
+        case _:
+            assert_never(spec.activation)
 
 
 def mask_of(spec: Spec) -> Expr:

@@ -158,6 +158,22 @@ SPEC = Section(
             "false",
         ),
         Field(
+            "activation",
+            Choice(("softmax", "softmax_off_by_one", "sigmoid", "relu")),
+            "What makes weights of scores. softmax_off_by_one: exp(s) / (1 + sum(exp(s))), so that "
+            "a row may attend to nothing (Miller, 2023). sigmoid: sigmoid(s + activation_bias), "
+            "each key by itself (Ramapuram et al., 2024). relu: max(s, 0) / kv_len (Wortsman et "
+            "al., 2023).",
+            "softmax",
+        ),
+        Field(
+            "activation_bias",
+            Number(),
+            "Added to the scores of a sigmoid. For a learned one write 0 here and add a side input "
+            "in 'score'.",
+            "-log(kv_len)",
+        ),
+        Field(
             "score",
             Expression(),
             "What becomes of a score, after the scale and before the softcap: an expression over "

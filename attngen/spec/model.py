@@ -16,6 +16,7 @@ from attngen.spec.buckets import T5Buckets
 
 Causal: TypeAlias = Literal["none", "bottom_right", "top_left"]
 Bias: TypeAlias = Literal["alibi", "t5"]
+Activation: TypeAlias = Literal["softmax", "softmax_off_by_one", "sigmoid", "relu"]
 Scale: TypeAlias = float | tuple[float, ...] | Literal["per_head"]
 Scope: TypeAlias = Literal["layer", "core"]
 
@@ -61,6 +62,8 @@ class Spec:
         inputs: what `score` and `mask` index.
         parameters: the numbers that the texts of `score` and `mask` named.
         sink: a learned logit per head joins the softmax denominator.
+        activation: what makes weights of scores; `activation_bias` is added to those of a sigmoid,
+            and None means -log(kv_len).
         schedule: overrides in file order, at most one per target and name.
     """
 
@@ -87,6 +90,8 @@ class Spec:
     inputs: tuple[SideInput, ...] = ()
     parameters: tuple[tuple[str, int | float], ...] = ()
     sink: bool = False
+    activation: Activation = "softmax"
+    activation_bias: float | None = None
     dtype: DType = FLOAT32
     outputs: tuple[Output, ...] = ("out",)
     schedule: tuple[ScheduleOverride, ...] = ()

@@ -17,7 +17,7 @@ _CALL = """
 """
 _PATTERNS = re.compile(
     r"_.*|v_.*|[A-Z][A-Z0-9_]*|.*_(stride|size)\d+|.*_[qk]_(min|max)|.*_(bounds|granules)"
-    r"|(old_max|row_max|row_sum|weight|rescale|dot|rest|[koqsvw])\d+(_\d+)?|(score|keep|always|possible|key_first|key_last)(_\d+)+"
+    r"|(old_max|row_max|row_sum|weight|rescale|dot|rest|[koqsvw])\d+(_\d+)?|(score|weight|keep|always|possible|key_first|key_last)(_\d+)+"
     r"|[qkh]_(first|last)"
 )
 

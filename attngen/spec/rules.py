@@ -20,7 +20,16 @@ from attngen.source import Span
 from attngen.spec.buckets import T5Buckets
 from attngen.spec.clauses import read_clauses
 from attngen.spec.fields import SPEC
-from attngen.spec.model import Bias, Causal, Scale, ScheduleOverride, Scope, Spec, Window
+from attngen.spec.model import (
+    Activation,
+    Bias,
+    Causal,
+    Scale,
+    ScheduleOverride,
+    Scope,
+    Spec,
+    Window,
+)
 from attngen.spec.nodes import Fields, shorten, span_of
 from attngen.spec.suggest import divisors_near, either, nearest
 from attngen.spec.values import Value
@@ -84,6 +93,8 @@ class Rules:
             inputs=clauses.inputs,
             parameters=clauses.parameters,
             sink=self.values.get("sink") is True,
+            activation=self.activation(),
+            activation_bias=cast(float | None, self.values.get("activation_bias")),
             dtype=dtype,
             outputs=cast(tuple[Output, ...], self.values.get("outputs", ("out",))),
             schedule=self.schedule(),
@@ -108,6 +119,10 @@ class Rules:
     def given(self, key: str) -> bool:
         """Whether the spec has `key`, right or wrong."""
         return key in self.root.entries
+
+    def right(self, key: str) -> bool:
+        """Whether `key` has a right value, its default included."""
+        return key in self.values or not self.given(key)
 
     def size(self, key: str, default: int | None) -> int | None:
         """The size `key`, or `default` where it is not given; None where it is wrong."""
@@ -240,6 +255,26 @@ class Rules:
         else:
             return found
         return None
+
+    def activation(self) -> Activation:
+        """`activation`, with nothing beside it that belongs to another one."""
+        activation = cast(Activation, self.values.get("activation", "softmax"))
+        sink, outputs = self.values.get("sink") is True, self.values.get("outputs", ())
+        softmax = activation.startswith("softmax")
+        if sink and not softmax:
+            message = f"a sink joins the denominator of a softmax, and {activation} has none"
+            self.report("E-ACTIVATION", "sink", message, "take out 'sink', or 'activation'")
+        elif sink and activation != "softmax":
+            message = "'softmax_off_by_one' is a sink whose logit is 0, and 'sink' is another one"
+            self.report("E-ACTIVATION", "sink", message, "keep one of the two")
+        if not softmax and isinstance(outputs, tuple) and "lse" in outputs:
+            message = f"the log-sum-exp is that of a softmax, and {activation} sums nothing up"
+            self.report("E-ACTIVATION", "outputs", message, "write outputs: [out]")
+        if self.given("activation_bias") and activation != "sigmoid" and self.right("activation"):
+            message = f"'activation_bias' is added to the scores of a sigmoid, not of {activation}"
+            hint = "add it in 'score', or write activation: sigmoid"
+            self.report("E-ACTIVATION", "activation_bias", message, hint)
+        return activation
 
     def softcap(self, dtype: DType) -> float | None:
         """`softcap`, which the accumulator must be able to hold and to divide by."""

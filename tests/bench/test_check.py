@@ -22,6 +22,10 @@ SPECS: dict[str, dict[str, Any]] = {
     "core": CORE,
     "softcap and sink": {**CORE, "softcap": 5.0, "sink": True},
     "float64": {**CORE, "dtype": "float64"},
+    "off by one": {**CORE, "activation": "softmax_off_by_one"},
+    "sigmoid": {**CORE, "activation": "sigmoid", "bias": "alibi"},
+    "relu": {**CORE, "activation": "relu"},
+    "relu layer": {"d_model": 64, "heads": 4, "causal": True, "activation": "relu"},
     "layer": {"d_model": 64, "heads": 4, "causal": True},
 }
 

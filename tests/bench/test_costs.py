@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +13,20 @@ from attngen.costs import Lengths, Visits, cost, count_visits, key_ranges
 from attngen.dtypes import FLOAT32
 from attngen.ir.attention import Alignment, AttentionIR
 from attngen.ir.evaluate import evaluate
-from attngen.ir.expr import DOT, TRUE, Binary, Const, Expr, K, Q, Var, conjunction, disjunction
+from attngen.ir.expr import (
+    DOT,
+    SCORE,
+    TRUE,
+    Binary,
+    Const,
+    Expr,
+    K,
+    Q,
+    Unary,
+    Var,
+    conjunction,
+    disjunction,
+)
 
 
 def attention(
@@ -101,6 +116,10 @@ def test_core_flop_and_bytes() -> None:
     queries, keys = 2 * 3 * 4, 2 * 5 * 2
     assert work.bytes == 4 * (queries * (8 + 16) + keys * (8 + 16))
     assert work.exponentials == 2 * 4 * 15
+    relu = replace(attention(), activation=Binary("max", Const(0.0), SCORE))
+    assert cost(relu, Lengths(q_len=3, kv_len=5, batch=2)) == replace(work, exponentials=0)
+    sigmoid = replace(attention(), activation=Unary("sigmoid", SCORE))
+    assert cost(sigmoid, Lengths(q_len=3, kv_len=5, batch=2)) == work
 
 
 def test_keys_that_nobody_sees_cost_no_bytes() -> None:

@@ -12,6 +12,7 @@ from attngen.ir.attention import AttentionIR
 from attngen.ir.expr import DOT, TRUE
 from attngen.ir.schedule import CpuSchedule, Decision
 from attngen.loader import load
+from attngen.spec.elaborate import activation_of
 from attngen.spec.model import Spec
 
 FAKE = '''
@@ -115,6 +116,7 @@ def compile_fake(folder: str, options: dict[str, Any]) -> Attention:
         spec.sink,
         "2",
         spec.outputs,
+        activation=activation_of(spec),
     )
     lanes = options.get("lanes", 8)
     schedule = CpuSchedule(

@@ -230,6 +230,14 @@ def test_mistakes(build, change: dict[str, Any], error: type[Exception], text: s
         build()(**arguments)
 
 
+@pytest.mark.parametrize("activation", ["sigmoid", "relu"])
+def test_there_is_no_lse_without_a_softmax(build, activation: str) -> None:
+    attention = build(activation=activation)
+    assert attention(Q, K, V, return_lse=False).shape == (3, 4, 6)
+    with pytest.raises(CallTypeError, match="no log-sum-exp where 'activation'"):
+        attention(Q, K, V, return_lse=True)
+
+
 @pytest.mark.parametrize(
     ("sink", "error", "text"),
     [

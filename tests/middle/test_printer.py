@@ -8,7 +8,20 @@ from middle.builders import CAUSAL, attention, flash, split
 from middle.strategies import DATA, REAL_K, REAL_Q, masks, reals
 
 from attngen.dtypes import FLOAT32
-from attngen.ir.expr import DOT, Binary, Const, Expr, K, Load, Q, Select, Unary, Var, children
+from attngen.ir.expr import (
+    DOT,
+    SCORE,
+    Binary,
+    Const,
+    Expr,
+    K,
+    Load,
+    Q,
+    Select,
+    Unary,
+    Var,
+    children,
+)
 from attngen.ir.kernel import KernelIR, Projection
 from attngen.ir.printer import attention_text, expression_text, kernel_text, schedule_text
 from attngen.ir.schedule import CpuSchedule, Decision
@@ -112,6 +125,18 @@ attention layer (layer)
     assert "exp(score - row_max)" in core
     assert "  out       sum(weight * value) / sum(weight)\n" in core
     assert "d_model" not in core
+
+
+def test_weights_of_other_kinds() -> None:
+    one_more = attention_text(attention(off_by_one=True, base="2"))
+    assert "  out       sum(weight * value) / (sum(weight) + exp2(0 - row_max))\n" in one_more
+    alone = attention_text(attention(activation=Binary("max", Const(0.0), SCORE)))
+    assert "  weight    max(0.0, score) where mask, else 0\n" in alone
+    assert "  out       sum(weight * value)\n" in alone
+    weight = Binary("max", Const(0.0), DOT)
+    program = KernelIR(attention(), (flash(weight=weight), split(off_by_one=True)))
+    assert "  weight     max(0.0, dot), without a softmax\n" in kernel_text(program)
+    assert "  sink      one of logit 0" in kernel_text(program)
 
 
 def schedule(**values: int) -> CpuSchedule:

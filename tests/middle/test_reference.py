@@ -17,7 +17,7 @@ from middle.builders import CAUSAL, attention, softcapped, window
 from attngen.errors import CallTypeError, CallValueError
 from attngen.ir.attention import AttentionIR
 from attngen.ir.evaluate import evaluate
-from attngen.ir.expr import DOT, TRUE, Binary, Const, K, Q, Var
+from attngen.ir.expr import DOT, SCORE, TRUE, Binary, Const, K, Q, Unary, Var
 from attngen.layer_reference import reference_layer
 from attngen.passes import simplify
 from attngen.reference import reference_attention
@@ -55,12 +55,17 @@ def spelt_out(
                 dot = ir.query_scale * sum(
                     float(x) * float(y) for x, y in zip(q[b, i, h], k[b, j, kv_h], strict=True)
                 )
-                weight = math.exp(float(evaluate(ir.score, env | {"dot": dot})))
+                score = float(evaluate(ir.score, env | {"dot": dot}))
+                weight = math.exp(score)
+                if ir.activation is not None:
+                    weight = float(evaluate(ir.activation, env | {"score": score}))
                 total += weight
                 out[b, i, h] += weight * v[b, j, kv_h]
-        if total:
+        if ir.activation is not None:
+            lse[b, h, i] = math.nan
+        elif total:
             lse[b, h, i] = math.log(total)
-            out[b, i, h] /= total + (0.0 if sink is None else math.exp(sink[h]))
+            out[b, i, h] /= total + ir.off_by_one + (0.0 if sink is None else math.exp(sink[h]))
     return out, lse
 
 
@@ -89,6 +94,10 @@ SCORES = st.sampled_from(
         Binary("add", DOT, Binary("mul", Binary("sub", K, Q), Binary("div", Var("h"), Const(8)))),
     ]
 )
+ACTIVATIONS = {
+    "sigmoid": Unary("sigmoid", Binary("sub", SCORE, Const(1.5))),
+    "relu": Binary("div", Binary("max", Const(0.0), SCORE), Var("kv_len")),
+}
 MASKS = st.sampled_from([TRUE, CAUSAL, window(1), window(0, 1), window(2, causal=True)])
 
 
@@ -98,13 +107,21 @@ MASKS = st.sampled_from([TRUE, CAUSAL, window(1), window(0, 1), window(2, causal
     alignment=st.sampled_from(["bottom_right", "top_left"]),
     lengths=st.tuples(st.integers(0, 5), st.integers(0, 6)),
     batch=st.integers(0, 2),
-    sink=st.booleans(),
+    weights=st.sampled_from(["softmax", "sink", "off by one", "sigmoid", "relu"]),
     kv_heads=st.sampled_from([1, 2, 4]),
 )
 def test_it_is_what_the_formula_says(
-    score: Any, mask: Any, alignment: Any, lengths: Any, batch: int, sink: bool, kv_heads: int
+    score: Any, mask: Any, alignment: Any, lengths: Any, batch: int, weights: str, kv_heads: int
 ) -> None:
-    ir = attention(score=score, mask=mask, alignment=alignment, sink=sink, kv_heads=kv_heads)
+    ir = attention(
+        score=score,
+        mask=mask,
+        alignment=alignment,
+        kv_heads=kv_heads,
+        sink=(sink := weights == "sink"),
+        off_by_one=weights == "off by one",
+        activation=ACTIVATIONS.get(weights),
+    )
     q, k, v = arrays(ir, *lengths, batch)
     logits = np.array([0.5, -3.0, 2.0, -np.inf]) if sink else None
     expected, expected_lse = spelt_out(ir, q, k, v, logits)
@@ -125,6 +142,30 @@ def test_a_sink_is_one_more_key_without_a_value_and_not_in_the_lse() -> None:
     plain = attention(score=DOT, heads=1, kv_heads=1, head_dim=1)
     np.testing.assert_allclose(out, reference_attention(plain, q, longer_k, longer_v)[0])
     np.testing.assert_allclose(lse, reference_attention(plain, q, k, v)[1])
+
+
+def test_off_by_one_is_a_sink_of_logit_0() -> None:
+    sinks, off = attention(sink=True), attention(off_by_one=True)
+    q, k, v = arrays(off, 4, 5)
+    expected = reference_attention(sinks, q, k, v, np.zeros(4))
+    for found, wanted in zip(reference_attention(off, q, k, v), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_sigmoid_and_relu_as_their_papers_define_them() -> None:
+    n, shape = 7, {"heads": 2, "head_dim": 4}
+    rng = np.random.default_rng(3)
+    q, k, v = (rng.standard_normal((n, 2, 4)) for _ in range(3))
+    scores = np.einsum("qhd,khd->hqk", q, k) / 2
+    for keys, weights in (
+        ({"activation": "sigmoid"}, 1 / (1 + np.exp(-(scores - math.log(n))))),
+        ({"activation": "sigmoid", "activation_bias": 0.5}, 1 / (1 + np.exp(-(scores + 0.5)))),
+        ({"activation": "relu"}, np.maximum(scores, 0) / n),
+    ):
+        ir = simplify(elaborate(read_spec({**shape, **keys})))
+        out, lse = reference_attention(ir, q, k, v)
+        np.testing.assert_allclose(out, np.einsum("hqk,khd->qhd", weights, v), atol=1e-14)
+        assert np.isnan(lse).all()
 
 
 @pytest.mark.parametrize("logit", [-1e4, 1e4])

@@ -8,7 +8,7 @@ from middle.builders import CAUSAL, attention, flash, softcapped, split
 
 from attngen.dtypes import FLOAT32, FLOAT64
 from attngen.errors import InternalError
-from attngen.ir.expr import DOT, TRUE, Binary, Const, Unary, Var
+from attngen.ir.expr import DOT, SCORE, TRUE, Binary, Const, Unary, Var
 from attngen.ir.kernel import Buffer, KernelIR, Projection
 from attngen.ir.verify import verify_attention, verify_kernel
 from attngen.mask_tiles import plan
@@ -48,6 +48,11 @@ def test_sound_values_pass() -> None:
         ({"base": "10"}, "base: '10'"),
         ({"outputs": ("lse",)}, "outputs: "),
         ({"outputs": ("lse", "out")}, "outputs: "),
+        ({"sink": True, "off_by_one": True}, "off_by_one: is a sink"),
+        ({"activation": DOT}, "activation: reads dot"),
+        ({"activation": TRUE}, "activation: is boolean, not real"),
+        ({"activation": SCORE, "sink": True}, "sink: is part of a softmax alone"),
+        ({"activation": SCORE, "outputs": ("out", "lse")}, "outputs: there is no lse"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -66,6 +71,8 @@ def test_unsound_attention_is_named(changes: dict[str, object], message: str) ->
         ({"tile_scalars": 0}, "FlashForward.tile_scalars: must be positive"),
         ({"query_scale": 1.0}, "FlashForward.query_scale: is 1.0"),
         ({"sink": False}, "FlashForward.sink: is False"),
+        ({"off_by_one": True}, "FlashForward.off_by_one: is True"),
+        ({"weight": DOT}, "FlashForward.weight: is not the activation"),
         ({"mask": None}, "FlashForward.mask: is missing"),
         ({"mask": plan(TRUE)}, "FlashForward.mask.predicate: is not"),
         ({"buffers": (Buffer("a", 0, ""),)}, "FlashForward.buffers.a: must be positive"),

@@ -32,6 +32,23 @@ SPECS = {
         "scale": -0.3,
     },
     "one_wide": {"heads": 5, "kv_heads": 1, "head_dim": 1, "value_dim": 3, "scale": 0.9},
+    "off_by_one": {
+        "heads": 4,
+        "kv_heads": 2,
+        "head_dim": 16,
+        "causal": True,
+        "activation": "softmax_off_by_one",
+    },
+    "sigmoid": {
+        "heads": 4,
+        "kv_heads": 2,
+        "head_dim": 20,
+        "value_dim": 12,
+        "causal": True,
+        "bias": "alibi",
+        "activation": "sigmoid",
+    },
+    "relu": {"heads": 3, "head_dim": 18, "activation": "relu", "dtype": "float64"},
     "mla": {"heads": 4, "kv_heads": 1, "head_dim": 192, "value_dim": 128, "causal": True},
 }
 EVERYTHING = {

@@ -20,6 +20,14 @@ SHIPPED = sorted(path.stem for path in specs_dir().glob("*.yaml"))
 CORE: dict[str, Any] = {"heads": 8, "kv_heads": 2, "head_dim": 40, "value_dim": 24}
 # What no shipped spec has: one for each feature that prints code of its own.
 FEATURES: dict[str, dict[str, Any]] = {
+    "activated": {
+        **CORE,
+        "mask": "doc[b, q] == doc[b, k]",
+        "inputs": {"doc": {"shape": ["batch", "kv_len"], "dtype": "int"}},
+        "activation": "sigmoid",
+        "activation_bias": -2,
+        "dtype": "float64",
+    },
     "chunked": {**CORE, "chunk": 256, "causal": True},
     "dilated": {**CORE, "dilation": 4, "window": {"left": 64}, "global_tokens": 2},
     "documents": {

@@ -39,6 +39,7 @@ class EntryContext:
     dtype: str
     heads: int
     kv_heads: int
+    softmax: bool
     sink: bool
     inputs: tuple[str, ...]
     layer: bool
@@ -53,6 +54,7 @@ def emit(kernel: KernelIR, schedule: CpuSchedule, target: CpuTarget) -> SourcePa
         dtype=ir.dtype.name,
         heads=ir.heads,
         kv_heads=ir.kv_heads,
+        softmax=ir.activation is None,
         sink=ir.sink,
         inputs=tuple(side.name for side in ir.inputs),
         layer=ir.scope == "layer",

@@ -21,20 +21,22 @@ from attngen.backends.sections import (
     Section,
     interval_code,
     is_closed,
+    made_of_dot,
     needed,
     read_by,
     section,
 )
 from attngen.ir.attention import AttentionIR
-from attngen.ir.expr import DOT, Expr
+from attngen.ir.expr import Expr
 from attngen.ir.kernel import FlashForward, SourceFile
 from attngen.lowering import padded_row, round_up, value_stride, workspace_elements
 from attngen.render import render
 
 TEMPLATE = "numba_cpu/flash_forward.py.jinja"
-_OPERATIONS = """fetch_add prefetch v_add v_div v_eq v_weight v_fma v_load v_max v_mul
-    v_select v_splat
-    v_splat_load v_store v_sub v_sum v_transpose v_zero"""
+_OPERATIONS = """fetch_add prefetch v_fma v_load v_mul v_splat v_splat_load v_store v_sum
+    v_transpose v_zero"""
+_OF_SOFTMAX = " v_add v_div v_eq v_max v_select v_sub v_weight"
+_OF_MASK = " v_ne v_select"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,10 @@ class FlashContext:
     workers_names: tuple[str, ...]
     score: Section | None
     mask: Section | None
+    made: str
+    softmax: bool
     sink: bool
+    off_by_one: bool
     query_rows: int
     output_rows: int
     key_stride: int
@@ -148,7 +153,11 @@ def flash_context(ir: AttentionIR, kernel: FlashForward) -> FlashContext:
         log2e=LOG2E,
         ln2=LN2,
         bottom_right=ir.alignment == "bottom_right",
-        simd_names=simd_names(_OPERATIONS + " v_ne" * bool(kernel.mask), score, mask),
+        simd_names=simd_names(
+            _OPERATIONS + _OF_SOFTMAX * (kernel.weight is None) + _OF_MASK * bool(kernel.mask),
+            score,
+            mask,
+        ),
         masked=kernel.mask is not None,
         **code.forms,
         range_lines=range_lines,
@@ -162,7 +171,10 @@ def flash_context(ir: AttentionIR, kernel: FlashForward) -> FlashContext:
         workers_names=workers_names(input_lines),
         score=score,
         mask=mask,
+        made=next(iter(made_of_dot(kernel)), "dot"),
+        softmax=kernel.weight is None,
         sink=kernel.sink,
+        off_by_one=kernel.off_by_one,
         query_rows=round_up(kernel.head_dim, lanes),
         output_rows=max(round_up(kernel.value_dim, lanes), round_up(kernel.value_dim, tile)),
         key_stride=padded_row(kernel.head_dim, lanes),
@@ -191,7 +203,7 @@ def _sections(
         printer = vector_printer(vectors, set(inner), ir.inputs)
         return section(results, printer, inner, outer, parameters)
 
-    scores = {} if kernel.score == DOT else {"score": kernel.score}
+    scores = made_of_dot(kernel)
     score = make(scores) if scores else None
     mask = make({"keep": kernel.mask.predicate, **scores}) if kernel.mask else None
     return score, mask

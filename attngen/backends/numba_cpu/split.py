@@ -20,18 +20,20 @@ from attngen.backends.sections import (
     Section,
     assignments,
     interval_code,
+    made_of_dot,
     needed,
     read_by,
     section,
 )
 from attngen.ir.attention import AttentionIR
-from attngen.ir.expr import DOT, Expr, loads, variables
+from attngen.ir.expr import Expr, loads, variables
 from attngen.ir.kernel import SourceFile, SplitKV
 from attngen.lowering import padded_row, round_up, workspace_elements
 from attngen.render import render
 
 TEMPLATE = "numba_cpu/split_kv.py.jinja"
-_OPERATIONS = "fetch_add v_add v_weight v_fma v_load v_max v_splat v_store v_sub v_sum v_zero"
+_OPERATIONS = "fetch_add v_fma v_load v_splat v_store v_sum v_zero"
+_OF_SOFTMAX = " v_add v_max v_sub v_weight"
 
 _SEQUENCE_ALONE = frozenset({"q_first", "q_last", "q_len", "kv_len"})
 
@@ -69,7 +71,10 @@ class SplitContext:
     workers_names: tuple[str, ...]
     score: Section | None
     mask: Section | None
+    made: str
+    softmax: bool
     sink: bool
+    off_by_one: bool
     query_stride: int
     score_stride: int
     output_stride: int
@@ -124,7 +129,11 @@ def split_context(ir: AttentionIR, kernel: SplitKV) -> SplitContext:
         log2e=LOG2E,
         ln2=LN2,
         bottom_right=ir.alignment == "bottom_right",
-        simd_names=simd_names(_OPERATIONS + " v_select" * bool(mask), score, mask),
+        simd_names=simd_names(
+            _OPERATIONS + _OF_SOFTMAX * (kernel.weight is None) + " v_select" * bool(mask),
+            score,
+            mask,
+        ),
         positioned=bool(read_by(("offset",), *block_lines, *row_lines)),
         masked=kernel.mask is not None,
         key_first=code.forms["key_first"],
@@ -139,7 +148,10 @@ def split_context(ir: AttentionIR, kernel: SplitKV) -> SplitContext:
         key_lines=needed({**keys, **code.steps_of("always")}, always),
         score=score,
         mask=mask,
+        made=next(iter(made_of_dot(kernel)), "dot"),
+        softmax=kernel.weight is None,
         sink=kernel.sink,
+        off_by_one=kernel.off_by_one,
         query_stride=padded_row(kernel.head_dim, lanes),
         score_stride=padded_row(kernel.split_kv, lanes),
         output_stride=round_up(kernel.value_dim + 2, lanes),
@@ -170,7 +182,7 @@ def _sections(
         printer = vector_printer({"k", "dot"}, set(inner), ir.inputs)
         return section(results, printer, inner, {}, parameters)
 
-    scores = {} if kernel.score == DOT else {"score": kernel.score}
+    scores = made_of_dot(kernel)
     score = make(scores) if scores else None
     mask = make({"keep": kernel.mask.predicate, **scores}) if kernel.mask else None
     return score, mask
