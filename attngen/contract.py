@@ -42,4 +42,4 @@ def _sums(ir: AttentionIR) -> str:
     if ir.activation is None:
         return "LSE is the natural logarithm of the sum of exp(score) over the keys attended to"
     weight = expression_text(ir.activation)
-    return f"a weight is {weight}, whatever a row's other keys are; there is no LSE"
+    return f"a weight is {weight}, for each key by itself; there is no LSE"

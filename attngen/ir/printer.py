@@ -136,7 +136,8 @@ def kernel_text(program: KernelIR) -> str:
 def _kernel_text(kernel: Kernel) -> str:
     match kernel:
         case FlashForward():
-            title = "flash_forward: online softmax over blocks of query rows"
+            softmax = kernel.weight is None
+            title = f"flash_forward: {'online softmax over ' * softmax}blocks of query rows"
             sizes = [
                 ("lanes", f"{kernel.lanes} query rows in a vector"),
                 ("tile", f"{kernel.tile_scalars} keys × {kernel.tile_vectors} vectors of rows"),

@@ -127,10 +127,11 @@ def activation_of(spec: Spec) -> Expr | None:
     count = Unary("float", Var("kv_len", "activation"), "activation")
     match spec.activation:
         case "sigmoid":
-            bias: Expr = Unary("neg", Unary("log", count, "activation"), "activation")
+            shifted = Binary("sub", SCORE, Unary("log", count, "activation"), "activation")
             if spec.activation_bias is not None:
                 bias = Const(spec.activation_bias, "activation_bias")
-            return Unary("sigmoid", Binary("add", SCORE, bias, "activation"), "activation")
+                shifted = Binary("add", SCORE, bias, "activation_bias")
+            return Unary("sigmoid", shifted, "activation")
         case "relu":
             # a NaN is in the second operand, which `max` lets through in every kernel
             kept = Binary("max", Const(0.0, "activation"), SCORE, "activation")

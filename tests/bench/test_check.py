@@ -12,8 +12,9 @@ from attngen.check import Verdict, expect, pick_rows
 from attngen.costs import Lengths
 from attngen.inputs import CoreInputs, LayerInputs, random_inputs
 from attngen.ir.attention import AttentionIR
+from attngen.layer_reference import reference_layer
 from attngen.passes import simplify
-from attngen.reference import reference_attention, reference_layer
+from attngen.reference import reference_attention
 from attngen.spec.elaborate import elaborate
 from attngen.spec.reader import read_spec
 

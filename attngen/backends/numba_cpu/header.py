@@ -13,9 +13,10 @@ def header_file(kernel: KernelIR, schedule: CpuSchedule, target: CpuTarget) -> S
     ir = kernel.attention
     layer = ir.scope == "layer"
     projects = any(isinstance(part, Projection) for part in kernel.kernels)
+    many = "online softmax over" if ir.activation is None else "weights and sums for"
     files = [
         ("entry.py", "checks nothing twice, picks a kernel by shape, pools workspaces"),
-        ("flash_forward.py", "prefill: online softmax over blocks of many query rows"),
+        ("flash_forward.py", f"prefill: {many} blocks of many query rows"),
         ("split_kv.py", "decoding: few query rows, keys split over the threads"),
     ]
     if projects:
