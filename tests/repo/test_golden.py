@@ -8,6 +8,7 @@ They are for a machine described by hand (``attngen.targets.AVX512``), so every 
 from __future__ import annotations
 
 import difflib
+from functools import cache
 
 import pytest
 from repo.generated import GOLDEN, SPECS, package, stages
@@ -20,6 +21,7 @@ REFERENCE = "mha_4096"
 MAPS = {"mha_4096": 512, "window": 1024, "document": 1024, "natten_2d": 2048}
 
 
+@cache
 def golden_texts() -> dict[str, str]:
     """Path below tests/golden -> text."""
     texts = {f"{REFERENCE}/{file.path}": file.text for file in package(REFERENCE, ISA).files}
