@@ -199,8 +199,8 @@ def _explain(stages: Stages) -> str:
 
 
 def _templates_digest() -> str:
-    """Digest of all templates: editing one makes new entries."""
+    """Digest of all templates for kernels: editing one makes new entries."""
     folder = templates_dir()
-    paths = sorted(folder.rglob("*.jinja"))
+    paths = sorted(folder.glob("numba_*/**/*.jinja"))
     parts = (f"{p.relative_to(folder).as_posix()}\0{p.read_text('utf-8')}\0" for p in paths)
     return text_digest("".join(parts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -20,6 +20,7 @@ from attngen.cli.options import (
     use_threads,
 )
 from attngen.cli.output import say, say_json, text_width
+from attngen.cli.picturing import draw_dataflow_to, draw_heads_to
 
 
 def explain_command(
@@ -38,13 +39,28 @@ def explain_command(
             "--mask", help="Instead: the map of tiles that the mask empties, fills or cuts."
         ),
     ] = False,
+    svg: Annotated[
+        Path | None,
+        typer.Option(
+            "--svg",
+            metavar="FILE",
+            help="Instead: draw the dataflow of the spec to an .svg file.",
+            show_default=False,
+        ),
+    ] = None,
+    language: Annotated[
+        Literal["en", "zh"], typer.Option("--lang", help="The language of --svg.")
+    ] = "en",
+    heads: Annotated[
+        bool, typer.Option("--heads", help="Instead: draw what each head attends to.")
+    ] = False,
     output: Annotated[
         Path | None,
         typer.Option(
             "--output",
             "-o",
             metavar="FILE",
-            help="With --mask: draw the map to a .png or .svg file.",
+            help="With --mask or --heads: the .png or .svg file to draw to.",
             show_default=False,
         ),
     ] = None,
@@ -53,7 +69,8 @@ def explain_command(
         typer.Option(
             "--input",
             metavar="FILE",
-            help="An .npz file of side inputs that the mask reads; without it, an example.",
+            help="An .npz file of side inputs that the mask reads (without it, an example); with "
+            "--heads also of q and k, or x, w_q and w_k.",
             show_default=False,
         ),
     ] = None,
@@ -72,6 +89,12 @@ def explain_command(
 
     overrides = parse_overrides(schedule)
     stages = run_stages(spec, overrides=overrides)
+    if svg is not None:
+        draw_dataflow_to(stages, svg, language)
+    if heads:
+        draw_heads_to(stages, output, side_inputs)
+    if svg is not None or heads:
+        return
     queries = DEFAULT_LENGTH if q_len is None else q_len
     lengths = Lengths(queries, queries if kv_len is None else kv_len, batch)
     arrays = None if side_inputs is None else read_arrays(side_inputs)
@@ -83,7 +106,8 @@ def explain_command(
         say_map(tiles, output, batch_index, kv_head, as_json=as_json)
         return
     if output is not None:
-        raise typer.BadParameter("only the map of --mask is drawn", param_hint="'--output'")
+        message = "only what --mask and --heads show is drawn"
+        raise typer.BadParameter(message, param_hint="'--output'")
     count = use_threads(threads)
     measured = None
     if measure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cli.runner import Attngen
 
@@ -132,3 +133,48 @@ def test_explain_as_json(attngen: Attngen) -> None:
     assert data["predicted"] > 0
     assert data["measured"] is None
     assert {row["name"] for row in data["schedule"]} >= {"block_q", "block_kv"}
+
+
+def test_explain_draws_the_dataflow(attngen: Attngen, tmp_path: Path) -> None:
+    path = tmp_path / "gqa.svg"
+    done = attngen("explain", "gqa", "--svg", str(path), "--lang", "zh")
+    assert (done.code, done.out, done.err) == (0, "", f"drawn to {path}\n")
+    assert "8 个查询头共用 2 个键值头" in path.read_text("utf-8")
+
+
+def test_explain_draws_what_heads_attend_to(attngen: Attngen, tmp_path: Path) -> None:
+    arrays, path = tmp_path / "arrays.npz", tmp_path / "heads.png"
+    rng = np.random.default_rng(0)
+    np.savez(arrays, q=rng.standard_normal((9, 8, 64)), k=rng.standard_normal((9, 2, 64)))
+    done = attngen("explain", "gqa", "--heads", "--input", str(arrays), "-o", str(path))
+    assert (done.code, done.out, done.err) == (0, "", f"drawn to {path}\n")
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--heads"], 2, "--heads needs an .npz file of arrays"),
+        (["--heads", "--input", "none.npz", "-o", "x.png"], 2, "No such file"),
+        (["--heads", "--input", "one.npy", "-o", "x.png"], 2, "one array without a name"),
+        (["--heads", "--input", "q.npz"], 2, "--heads needs a file to draw to"),
+        (["--heads", "--input", "q.npz", "-o", "x.bmp"], 1, "must end in .png, .svg or .pdf"),
+        (["--svg", "missing/x.svg"], 1, "No such file or directory"),
+        (["--svg", "x.svg", "--lang", "fr"], 2, "'fr' is not one of"),
+    ],
+)
+def test_mistakes_in_drawing(
+    attngen: Attngen,
+    arguments: list[str],
+    code: int,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("one.npy", np.ones(3))
+    np.savez("q.npz", q=np.ones((3, 8, 64)), k=np.ones((3, 2, 64)))
+    done = attngen("explain", "gqa", *arguments)
+    assert done.code == code
+    assert message in " ".join(done.err.replace("│", " ").split())
+    assert not list(tmp_path.glob("x.*"))

@@ -208,7 +208,7 @@ def test_mistakes_on_the_command_line(attngen: Run, tmp_path: Path) -> None:
     np.save(single, np.zeros(3))
     text.write_text("no arrays")
     for arguments, wanted in (
-        (["gqa", "-o", "x.png"], "only the map of --mask is drawn"),
+        (["gqa", "-o", "x.png"], "only what --mask and --heads show is drawn"),
         (["document", "--mask", "--input", str(tmp_path / "none.npz")], "No such file"),
         (["document", "--mask", "--input", str(single)], "one array without a name"),
         (["document", "--mask", "--input", str(text)], "text.npz"),

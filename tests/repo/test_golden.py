@@ -1,5 +1,5 @@
 """Golden texts: the whole package of the reference spec, header and kernels of every other, and
-a few tile maps.
+tile maps and pictures of some.
 
 They are for a machine described by hand (``attngen.targets.AVX512``), so every machine agrees.
 ``pytest tests/repo --update-golden`` writes them anew; read the difference before committing it.
@@ -14,11 +14,17 @@ import pytest
 from repo.generated import GOLDEN, SPECS, package, stages
 
 from attngen.ir.printer import kernel_text
+from attngen.pictures import Language, draw_dataflow
 from attngen.tile_maps import tile_map
 
 ISA = "avx512"
 REFERENCE = "mha_4096"
 MAPS = {"mha_4096": 512, "window": 1024, "document": 1024, "natten_2d": 2048}
+PICTURES: tuple[tuple[str, Language], ...] = (
+    (REFERENCE, "en"),
+    ("everything", "en"),
+    ("gpt_oss_20b_local", "zh"),
+)
 
 
 @cache
@@ -31,6 +37,9 @@ def golden_texts() -> dict[str, str]:
         texts[f"{spec}.txt"] = f"{header}\n{'-' * 100}\n\n{kernels.rstrip()}\n"
     for spec, length in MAPS.items():
         texts[f"maps/{spec}.txt"] = tile_map(stages(spec, ISA), length).to_text() + "\n"
+    for spec, language in PICTURES:
+        drawn = draw_dataflow(stages(spec, ISA).ir, language)
+        texts[f"pictures/{spec}.{language}.svg"] = drawn
     return texts
 
 

@@ -51,7 +51,7 @@ LIBRARIES = {
     "platformdirs": {"cache"},
     "numba": {"backends", "cache", "bench", "cli"},
     "llvmlite": {"backends", "cache", "bench"},
-    "matplotlib": {"tile_picture"},
+    "matplotlib": {"pictures", "tile_picture"},
     "torch": {"bench"},
     "onnx": {"bench"},
     "onnxruntime": {"bench"},

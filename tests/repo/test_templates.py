@@ -13,6 +13,7 @@ import pytest
 from repo.generated import SPECS, TARGETS, stages
 
 from attngen.backends.numba_cpu.emit import emit
+from attngen.pictures import draw_dataflow
 from attngen.render import environment, render, template_variables
 from attngen.resources import templates_dir
 
@@ -32,12 +33,14 @@ def contexts() -> dict[str, set[type]]:
 
     with pytest.MonkeyPatch.context() as patch:
         for name, module in list(sys.modules.items()):
-            if name.startswith("attngen.backends.") and getattr(module, "render", None) is render:
+            ours = name.startswith("attngen.") and name != render.__module__
+            if ours and getattr(module, "render", None) is render:
                 patch.setattr(module, "render", observe)
         for spec in SPECS:
             for isa in TARGETS:
                 found = stages(spec, isa)
                 emit(found.kernel, found.schedule, found.target)
+        draw_dataflow(stages("mha_4096", "avx512").ir)
     return dict(seen)
 
 
