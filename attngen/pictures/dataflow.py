@@ -21,6 +21,7 @@ from attngen.pictures.words import LANGUAGES, Language, Words, counted
 Code: TypeAlias = Literal["q", "k", "v"]
 
 _BOX = Rect(0, 0, 250, 54)
+_ASIDE = 92.0  # width of an output beside
 _ROW = 30.0  # from one row of boxes to the next
 _CODES: tuple[Code, Code, Code] = ("q", "k", "v")
 
@@ -142,13 +143,18 @@ def _joined(ir: AttentionIR, panel: Box, words: Words) -> tuple[list[Box], list[
     cards = [child.rect for child in panel.children if child.kind == "card"]
     y = panel.rect.bottom + _ROW
     wide = ir.heads * ir.value_dim
-    right = cards[-1].middle + 44 if "lse" in ir.outputs else panel.rect.right
+    beside = _beside(ir, panel.rect, y)
+    right = beside[0].rect.x - 16 if beside else panel.rect.right
     rect = Rect(panel.rect.x, y, right - panel.rect.x, 54)
     whole = f"(S, {wide})" if ir.d_model else f"(S, {ir.heads}, {ir.value_dim})"
     shape = f"{ir.heads} × (S, {ir.value_dim}) → {whole}"
     lines = [plain(counted(words.concat, ir.heads), 15, face="bold"), plain(shape, 13, "muted")]
     concat = Box("concat", rect, "v", stacked(rect, lines))
-    wires = [Wire(((card.middle, card.bottom), (card.middle, y))) for card in cards]
+    ends = [min(card.middle, right - 24) for card in cards]
+    ends = [max(x, card.x + 10) for x, card in zip(ends, cards, strict=True)]
+    ends += [box.rect.middle for box in beside]
+    bottom = cards[-1].bottom
+    wires = [Wire(((x, bottom), (x, y))) for x in ends]
     boxes, last = [concat], concat
     middle = columns()[1]
     if ir.d_model:
@@ -166,13 +172,22 @@ def _joined(ir: AttentionIR, panel: Box, words: Words) -> tuple[list[Box], list[
         whole = f"(S, {ir.d_model})"
     out = _box("output", middle, last.rect.bottom + _ROW, "data", words.output, whole)
     wires.append(_down(last, out))
-    boxes.append(out)
-    if "lse" in ir.outputs:
-        beside = Rect(right + 16, y, panel.rect.right - right - 16, 54)
-        lines = [plain("lse", 15, face="bold"), plain(f"({ir.heads}, S)", 13, "muted")]
-        boxes.append(Box("lse", beside, "data", stacked(beside, lines)))
-        wires.append(Wire(((beside.middle, cards[-1].bottom), (beside.middle, y))))
-    return boxes, wires
+    return [*boxes, out, *beside], wires
+
+
+def _beside(ir: AttentionIR, panel: Rect, y: float) -> list[Box]:
+    """What else each head gives, at the right of where their outputs are joined."""
+    sizes = lengths_of(ir)
+    rows, pairs = f"({ir.heads}, {sizes.q})", f"({ir.heads}, {sizes.q}, {sizes.kv})"
+    names = [name for name in ir.outputs if name != "out"]
+    boxes = []
+    for i, name in enumerate(names):
+        x = panel.right - (len(names) - i) * (_ASIDE + 8) + 8
+        rect = Rect(x, y, _ASIDE, _BOX.height)
+        shape = rows if name == "lse" else pairs
+        lines = [plain(name, 15, face="bold"), plain(shape, 13, "muted")]
+        boxes.append(Box(name, rect, "data", stacked(rect, lines)))
+    return boxes
 
 
 def _box(name: str, middle: float, y: float, kind: Kind, first: str, second: str) -> Box:

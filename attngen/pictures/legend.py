@@ -66,6 +66,10 @@ def _notes(ir: AttentionIR, words: Words) -> Iterator[list[Line]]:
         notes.append(words.unknown)
     if "lse" in ir.outputs:
         notes.append(f"lse: {words.lse}")
+    if "logits" in ir.outputs:
+        notes.append(words.logits)
+    if "probabilities" in ir.outputs:
+        notes.append(words.probabilities)
     if ir.d_model:
         notes.append(words.biases)
     notes.append(words.batch)

@@ -28,6 +28,7 @@ from attngen.ir.expr import (
 from attngen.ir.printer import expression_text
 
 _SCORE = Var("s")
+_ONE = Const(1.0)
 _SIGNS = (("<=", "≤"), (">=", "≥"), ("!=", "≠"), ("==", "="), (" * ", " · "), (" - ", " − "))
 
 
@@ -69,7 +70,7 @@ def steps_of(ir: AttentionIR, head: int | None) -> Steps:
     mask = for_head(ir, ir.mask, head)
     scale, changes = _taken_apart(for_head(ir, ir.score, head))
     return Steps(
-        _scale_text(scale * ir.query_scale, ir.head_dim),
+        _scale_text(scale, ir.query_scale, ir.head_dim),
         tuple(changes),
         tuple(Limit(text_of(part), _origin(part)) for part in _conjuncts(mask)),
         mask,
@@ -108,13 +109,13 @@ def _rounded(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def _taken_apart(score: Expr) -> tuple[float, list[Change]]:
+def _taken_apart(score: Expr) -> tuple[Expr, list[Change]]:
     """The scale of the product, and what is done to it after."""
     match score:
         case Var(name="dot"):
-            return 1.0, []
-        case Binary(op="mul", left=Var(name="dot"), right=Const(value=scale)):
-            return float(scale), []
+            return _ONE, []
+        case Binary(op="mul", left=Var(name="dot"), right=factor) if _is_scale(factor):
+            return factor, []
         case Binary(
             op="mul",
             left=Const(value=cap),
@@ -137,14 +138,19 @@ def _adds(inner: Expr, bias: Expr) -> bool:
     return "dot" in variables(inner) and "dot" not in variables(bias)
 
 
-def _scaled_product(score: Expr) -> tuple[float, Expr]:
+def _is_scale(factor: Expr) -> bool:
+    """Whether the product is multiplied by `factor` because of the key `scale`."""
+    return isinstance(factor, Const) or getattr(factor, "origin", "") == "scale"
+
+
+def _scaled_product(score: Expr) -> tuple[Expr, Expr]:
     """The scale, where the product always stands beside the same one, and `score` over ``s``."""
     scales = set(_scales(score))
-    scale = scales.pop() if len(scales) == 1 else 1.0
+    scale = scales.pop() if len(scales) == 1 else _ONE
 
     def visit(expr: Expr) -> Expr:
         match expr:
-            case Binary(op="mul", left=Var(name="dot"), right=Const(value=value)) if value == scale:
+            case Binary(op="mul", left=Var(name="dot"), right=factor) if factor == scale:
                 return _SCORE
             case Var(name="dot"):
                 return _SCORE
@@ -153,18 +159,21 @@ def _scaled_product(score: Expr) -> tuple[float, Expr]:
     return scale, visit(score)
 
 
-def _scales(expr: Expr) -> Iterator[float]:
+def _scales(expr: Expr) -> Iterator[Expr]:
     match expr:
-        case Binary(op="mul", left=Var(name="dot"), right=Const(value=value, origin="scale")):
-            yield float(value)
+        case Binary(op="mul", left=Var(name="dot"), right=factor, origin="scale"):
+            yield factor
         case Var(name="dot"):
-            yield 1.0
+            yield _ONE
         case _:
             for child in children(expr):
                 yield from _scales(child)
 
 
-def _scale_text(scale: float, head_dim: int) -> str:
+def _scale_text(factor: Expr, more: float, head_dim: int) -> str:
+    if not isinstance(factor, Const):
+        return f" · {text_of(factor)}" + (f" · {more:.6g}" if more != 1 else "")
+    scale = factor.value * more
     if scale == 1:
         return ""
     if math.isclose(scale, head_dim**-0.5, rel_tol=1e-12):

@@ -38,6 +38,8 @@ class Words:
     concat: str
     output: str
     lse: str
+    logits: str
+    probabilities: str
     heads: str
     head: str
     kv_head: str
@@ -82,6 +84,8 @@ _EN = Words(
     concat="concatenate {} heads|output of the head",
     output="Output",
     lse="log-sum-exp of each row",
+    logits="logits: s after the mask",
+    probabilities="probabilities: P",
     heads="{} heads, each by itself|one head",
     head="Head {}",
     kv_head="KV head {}",
@@ -134,6 +138,8 @@ _ZH = Words(
     concat="拼接 {} 个头",
     output="输出",
     lse="每行的 log-sum-exp",
+    logits="logits：掩码之后的 s",
+    probabilities="probabilities：即 P",
     heads="{} 个头，各自独立计算",
     head="头 {}",
     kv_head="键值头 {}",

@@ -19,7 +19,13 @@ EXTREMES: dict[str, dict[str, Any]] = {
         "score": "score * 2 if k < q else tanh(score) + h",
         "mask": "k % 2 == h or k < 3",
     },
-    "three_heads": {"heads": 3, "head_dim": 8, "bias": "alibi", "scale": 0.3},
+    "three_heads": {
+        "heads": 3,
+        "head_dim": 8,
+        "bias": "alibi",
+        "scale": 0.3,
+        "outputs": ["out", "lse", "logits", "probabilities"],
+    },
     "large": {
         "name": "x" * 60,
         "description": "A long description of everything that can be wide at once. " * 5,

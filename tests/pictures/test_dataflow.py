@@ -142,14 +142,16 @@ def test_variants_stand_where_they_act() -> None:
     # 2 ** -0.25 and 2 ** -8: each head has its own slope
     assert "s ← s + 0.8409 · (k − q)" in texts(box("head 0", "alibi"))
     assert "s ← s + 0.003906 · (k − q)" in texts(box("head 31", "alibi"))
+    assert "s = Q5 K5T · head_scale[5]" in texts(box("head 5", "swin_v2"))
     assert texts(box("lse", "cross_attention")) == ["lse", "(8, S)"]
+    assert texts(box("probabilities", "three_heads")) == ["probabilities", "(3, S, T)"]
     assert "every query sees every key" in texts(box("head 3", "cross_attention"))
 
 
 def test_what_is_too_long_for_a_card_is_written_out_beside() -> None:
     where = " ".join(texts(box("where", "t5_bias")))
-    assert where.startswith("Bh = bias[h, q − k if q − k < 16 else min(")
-    assert "bias (heads, 32) float given with each call" in where
+    assert where.startswith("Bh = relative_bias[h, t5_buckets[min(max(q − k, 0), 128)]]")
+    assert "relative_bias (heads, 32) float given with each call" in where
     assert "s ← s + B11" in texts(box("head 11", "t5_bias"))
     assert " ".join(texts(box("where", "long_mask"))).startswith("M = q − k = 10 or q − k = 15 or")
     assert "M" in texts(box("head 3", "long_mask"))
@@ -172,7 +174,7 @@ def changes(ir: AttentionIR) -> dict[str, object]:
         "mask": Binary("lt", K, Binary("add", Q, Const(7))),
         "alignment": "top_left",
         "sink": not ir.sink,
-        "outputs": ("out", "lse"),
+        "outputs": ("out", "lse", "probabilities"),
         "description": "something else",
         "inputs": (SideInput("table", (3,), "float"),),
     }
