@@ -37,7 +37,7 @@ LAYERS: tuple[set[str], ...] = (
     {"cache", "loader"},
     {
         *("attention", "interpreter", "driver", "explain", "inputs", "check", "trial", "doctor"),
-        *("bench", "kernels", "tile_census", "tile_maps", "tile_picture", "tile_text"),
+        *("bench", "kernels", "tile_census", "tile_maps", "tile_picture", "tile_text", "pictures"),
     },
     {"cli", "__init__"},
 )
