@@ -36,11 +36,11 @@ class AttentionMaps:
 
     Attributes:
         probabilities: (heads, rows, columns); a row adds up to 1, or to less with a sink, or to 0
-            where it may attend to nothing.
+            where it may attend to nothing. Without a softmax they are weights of any sum.
         queries: (rows,) indices of the queries shown.
         edges: (columns + 1,) where the groups of keys begin and the last ends.
         distance: (heads,) how far before its query a key is, on average by probability.
-        sink_share: (heads,) probability that the sink takes, on average; 0 without one.
+        sink_share: (heads,) probability that a sink takes, learned or of logit 0, on average.
         kv_heads: (heads,) the key and value head of each.
     """
 
@@ -111,7 +111,7 @@ def attention_maps(ir: AttentionIR, arrays: Mapping[str, Array]) -> AttentionMap
         queries=rows,
         edges=edges,
         distance=np.divide(before.sum(axis=1), total, out=np.zeros(ir.heads), where=total > 0),
-        sink_share=np.where(ir.sink, 1 - total / some, 0.0),
+        sink_share=np.where(ir.sink or ir.off_by_one, 1 - total / some, 0.0),
         kv_heads=tuple(head // ir.group for head in range(ir.heads)),
     )
 

@@ -34,7 +34,7 @@ _TOKEN = 44.0
 _GAP = 14.0
 _RAIL = 20.0  # beside the steps, for the values
 _CELL = 2.5
-_MASK_SIZE = 11.0
+_CODE = 11.0
 _LINES = 2  # an expression longer than that is written out once, beside the picture
 
 
@@ -207,9 +207,9 @@ def composed(ir: AttentionIR, head: int, words: Words) -> Line:
                 inner = f"f({inner})"
     if steps.limits:
         inner = f"{inner} + {words.mask}"
-    if ir.sink:
-        inner = f"{inner}; sink_{{{head}}}"
-    return formula(f"O_{{{head}}} = softmax({inner}) V_{{{kv}}}", 14)
+    if ir.sink or ir.off_by_one:
+        inner = f"{inner}; sink_{{{head}}}" if ir.sink else f"{inner}; 0"
+    return formula(f"O_{{{head}}} = {steps.activation_name}({inner}) V_{{{kv}}}", 14)
 
 
 def _rows(ir: AttentionIR, head: int, width: float, sizes: Sizes, words: Words) -> Iterator[Row]:
@@ -221,12 +221,26 @@ def _rows(ir: AttentionIR, head: int, width: float, sizes: Sizes, words: Words) 
     for change in steps.changes:
         yield _change_row(change, head, width, words)
     yield _mask_row(steps, width, words)
-    soft = [formula(f"P_{{{head}}} = softmax(s)"), plain(words.over_keys, 11.5, "muted")]
-    if ir.sink:
-        soft.append(plain(words.sink.format(head), 11.5, "softmax"))
-    yield Row("softmax", "softmax", tuple(soft), square)
+    yield _weight_row(ir, steps, head, width, square, words)
     out = plain(f"({sizes.q}, {ir.value_dim})", 12, "muted")
     yield Row("values", "v", (formula(f"O_{{{head}}} = P_{{{head}}} V_{{{kv}}}"),), out)
+
+
+def _weight_row(
+    ir: AttentionIR, steps: Steps, head: int, width: float, shape: Line, words: Words
+) -> Row:
+    """How scores become weights."""
+    lines = [formula(f"P_{{{head}}} = {steps.activation_name}(s)")]
+    if steps.activation:
+        lines += code_lines(steps.activation, width - 24 - shape.width, _CODE, "softmax")
+        lines.append(plain(words.no_softmax, 11.5, "muted"))
+        return Row("activation", "softmax", tuple(lines), shape)
+    lines.append(plain(words.over_keys, 11.5, "muted"))
+    if ir.sink:
+        lines.append(plain(words.sink.format(head), 11.5, "softmax"))
+    if ir.off_by_one:
+        lines.append(plain(words.off_by_one, 11.5, "softmax"))
+    return Row("softmax", "softmax", tuple(lines), shape)
 
 
 def _change_row(change: Change, head: int, width: float, words: Words) -> Row:
@@ -248,7 +262,7 @@ def _mask_row(steps: Steps, width: float, words: Words) -> Row:
         name = words.origins.get(limit.origin, words.mask)
         if name != caption:
             lines.append(plain(name, 11.5, "muted"))
-        lines += code_lines(limit.text, room, _MASK_SIZE, "mask")
+        lines += code_lines(limit.text, room, _CODE, "mask")
         caption = name
     if _mask_is_long(steps, width):
         lines = [plain(words.mask, 11.5, "muted"), formula("M", tone="mask")]
@@ -265,4 +279,4 @@ def _is_long(text: str, width: float) -> bool:
 
 def _mask_is_long(steps: Steps, width: float) -> bool:
     room = width - CELLS * _CELL - 34
-    return sum(len(code_lines(limit.text, room, _MASK_SIZE)) for limit in steps.limits) > 4
+    return sum(len(code_lines(limit.text, room, _CODE)) for limit in steps.limits) > 4

@@ -19,7 +19,7 @@ from attngen.pictures.attention_maps import AttentionMaps
 _ENDINGS = (".png", ".svg", ".pdf")
 _PANEL = 1.75  # inches
 _TOP = 0.999  # of the probabilities are on the scale: the first rows have few keys to choose from
-_NEVER = "#e3e6ea"  # where no probability is: masked, or too small for float64
+_NEVER = "#e3e6ea"  # where no weight is: masked, or too small for float64
 
 
 def save_heads(maps: AttentionMaps, path: Path) -> None:
@@ -78,9 +78,7 @@ def _figure(maps: AttentionMaps) -> Any:
             axes.set_yticklabels([])
         if head + columns < heads:
             axes.set_xticklabels([])
-    scale = figure.colorbar(
-        image, ax=grid, fraction=0.03, pad=0.015, label="probability", extend="max"
-    )
+    scale = figure.colorbar(image, ax=grid, fraction=0.03, pad=0.015, label="weight", extend="max")
     scale.ax.tick_params(labelsize=7)
     figure.supxlabel("key", fontsize=9)
     figure.supylabel("query", fontsize=9)
@@ -96,7 +94,7 @@ def _heading(maps: AttentionMaps, width: float) -> str:
     if maps.edges.size - 1 < maps.kv_len:
         group = int(np.diff(maps.edges).max())
         parts.append(f"up to {group} neighbouring keys added up")
-    parts.append("float64 reference; grey: no probability; distance: of keys before their query")
+    parts.append("float64 reference; grey: no weight; distance: of keys before their query")
     columns = int(width * 72 / (9 * 0.6))  # of characters as wide as most
     return "\n".join([text, *textwrap.wrap("; ".join(parts), columns)])
 

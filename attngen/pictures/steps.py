@@ -14,6 +14,7 @@ from typing import Literal
 
 from attngen.ir.attention import AttentionIR
 from attngen.ir.expr import (
+    SCORE,
     TRUE,
     Binary,
     Const,
@@ -22,6 +23,7 @@ from attngen.ir.expr import (
     Unary,
     Var,
     children,
+    replaced,
     variables,
     with_children,
 )
@@ -57,12 +59,16 @@ class Steps:
         changes: what happens to the scores then, in order.
         limits: the conditions under which a key is seen; all of them hold.
         mask: the same as one expression, for this head.
+        activation: what a score becomes without a softmax; empty with one.
+        activation_name: its name in a formula.
     """
 
     scale: str
     changes: tuple[Change, ...]
     limits: tuple[Limit, ...]
     mask: Expr
+    activation: str = ""
+    activation_name: str = "softmax"
 
 
 def steps_of(ir: AttentionIR, head: int | None) -> Steps:
@@ -74,7 +80,15 @@ def steps_of(ir: AttentionIR, head: int | None) -> Steps:
         tuple(changes),
         tuple(Limit(text_of(part), _origin(part)) for part in _conjuncts(mask)),
         mask,
+        *_activation(ir, head),
     )
+
+
+def _activation(ir: AttentionIR, head: int | None) -> tuple[str, str]:
+    """The text of what makes weights of scores, and its name."""
+    if ir.activation is None:
+        return "", "softmax"
+    return text_of(replaced(for_head(ir, ir.activation, head), SCORE, _SCORE)), "φ"
 
 
 def text_of(expr: Expr) -> str:

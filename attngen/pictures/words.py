@@ -52,6 +52,8 @@ class Words:
     no_mask: str
     over_keys: str
     sink: str
+    off_by_one: str
+    no_softmax: str
     drawn_for: str
     axes: str
     unknown: str
@@ -98,6 +100,8 @@ _EN = Words(
     no_mask="every query sees every key",
     over_keys="over the keys",
     sink="the sum takes exp(sink[{}]) as well",
+    off_by_one="the sum takes exp(0) = 1 as well",
+    no_softmax="for each key by itself",
     drawn_for="{0} × {0}",
     axes="small squares: the mask, queries down, keys across",
     unknown="hatched: depends on data of the call",
@@ -152,6 +156,8 @@ _ZH = Words(
     no_mask="每个查询看到所有键",
     over_keys="沿键归一化",
     sink="分母另加 exp(sink[{}])",
+    off_by_one="分母另加 exp(0) = 1",
+    no_softmax="每个键单独计算",
     drawn_for="{0} × {0}",
     axes="小方格：掩码，纵向为查询，横向为键",
     unknown="斜线：取决于调用时的数据",

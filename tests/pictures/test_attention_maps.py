@@ -75,6 +75,18 @@ def test_a_sink_takes_its_share() -> None:
     np.testing.assert_allclose(maps.sink_share, 1 - expected.sum(2).mean(1), rtol=1e-9)
 
 
+def test_without_a_softmax_weights_are_what_they_are() -> None:
+    data = arrays(5, 5)
+    weights = attention_maps(core(activation="sigmoid"), data).probabilities
+    scores = np.einsum("qhd,khd->hqk", data["q"], data["k"].repeat(2, axis=1)) / np.sqrt(8)
+    expected = np.where(np.tri(5) > 0, 1 / (1 + np.exp(np.log(5) - scores)), 0)
+    np.testing.assert_allclose(weights, expected, rtol=1e-12)
+    shifted = attention_maps(core(activation="softmax_off_by_one"), data)
+    zero = attention_maps(core(sink=True), {**data, "sink": np.zeros(4)})
+    np.testing.assert_allclose(shifted.probabilities, zero.probabilities, rtol=1e-12)
+    np.testing.assert_allclose(shifted.sink_share, zero.sink_share, rtol=1e-12)
+
+
 def test_rows_that_see_nothing_are_empty() -> None:
     maps = attention_maps(core(mask="q > 2"), arrays(5, 5))
     assert not maps.probabilities[:, :3].any()

@@ -11,7 +11,7 @@ import pytest
 from pictures.specs import DRAWN, ir_of
 
 from attngen.ir.attention import AttentionIR, SideInput
-from attngen.ir.expr import TRUE, Binary, Const, K, Q
+from attngen.ir.expr import SCORE, TRUE, Binary, Const, K, Q, Unary
 from attngen.pictures import LANGUAGES, draw_dataflow
 from attngen.pictures.dataflow import dataflow
 from attngen.pictures.shapes import Box, Picture
@@ -143,6 +143,10 @@ def test_variants_stand_where_they_act() -> None:
     assert "s ← s + 0.8409 · (k − q)" in texts(box("head 0", "alibi"))
     assert "s ← s + 0.003906 · (k − q)" in texts(box("head 31", "alibi"))
     assert "s = Q5 K5T · head_scale[5]" in texts(box("head 5", "swin_v2"))
+    assert "the sum takes exp(0) = 1 as well" in texts(box("head 0", "softmax_off_by_one"))
+    assert steps("sigmoid_lm") == ["scores", "bias", "mask", "activation", "values"]
+    card = texts(box("head 0", "sigmoid_lm"))
+    assert {"P0 = φ(s)", "sigmoid(s − log(float(kv_len)))"} <= {*card}
     assert texts(box("lse", "cross_attention")) == ["lse", "(8, S)"]
     assert texts(box("probabilities", "three_heads")) == ["probabilities", "(3, S, T)"]
     assert "every query sees every key" in texts(box("head 3", "cross_attention"))
@@ -177,6 +181,8 @@ def changes(ir: AttentionIR) -> dict[str, object]:
         "outputs": ("out", "lse", "probabilities"),
         "description": "something else",
         "inputs": (SideInput("table", (3,), "float"),),
+        "off_by_one": True,
+        "activation": Unary("sigmoid", SCORE),
     }
 
 
