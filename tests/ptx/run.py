@@ -1,0 +1,312 @@
+"""Running a kernel: which lanes go next, where they meet again, and who waits for whom.
+
+Lanes at the smallest instruction go first, up to where others stand; so lanes that parted at a
+branch meet again where their ways join. Threads that spin on memory until others change it are not
+served fairly: such a kernel ends at the limit of steps, as a hang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ptx import accesses, conversions, floats, integers, moves, tensor, warps, wgmma
+from ptx.barriers import BlockBarriers, barrier_call
+from ptx.copies import drop_copies
+from ptx.lanes import WARP, Array, Bools, Mask
+from ptx.machine import BUILDERS, Machine, Step, UnsupportedInstructionError
+from ptx.mbarriers import phase_barriers
+from ptx.module import Instruction, PtxError, Register, Symbol, Vector
+from ptx.report import Kind, Report
+
+FAMILIES = (accesses, conversions, floats, integers, moves, tensor, warps, wgmma)
+ALIGNED = ("mma", "ldmatrix", "stmatrix", "wgmma")
+MEMBERS = ("shfl", "vote", "match", "redux")
+
+
+@dataclass(slots=True)
+class Operation:
+    """An instruction made ready. What is not a plain step is special."""
+
+    instruction: Instruction
+    step: Step | None
+    guard: Array | None
+    negated: bool
+    target: int = -1  # of a branch
+    ends: bool = False
+    barrier: tuple[bool, int, int | None] | None = None
+    members: Array | None = None  # bits of the lanes that must come together
+    blocked: Callable[..., Bools] | None = None
+    special: bool = False
+    registers: frozenset[str] = frozenset()
+    writes: frozenset[str] = frozenset()
+
+
+def decode(machine: Machine) -> list[Operation]:
+    return [
+        operation_of(machine, instruction, index)
+        for index, instruction in enumerate(machine.kernel.instructions)
+    ]
+
+
+def operation_of(machine: Machine, instruction: Instruction, index: int) -> Operation:
+    guard = instruction.guard
+    operation = Operation(
+        instruction,
+        None,
+        machine.registers[guard.register.name] if guard else None,
+        bool(guard and guard.negated),
+    )
+    opcode = instruction.opcode
+    whole = np.array([0xFFFF_FFFF], np.uint32)
+    if opcode == "bra":
+        label = instruction.operands[0]
+        if not isinstance(label, Symbol) or label.name not in machine.kernel.labels:
+            raise UnsupportedInstructionError(instruction)
+        operation.target = machine.kernel.labels[label.name]
+    elif opcode in ("ret", "exit"):
+        operation.ends = True
+    elif opcode in ("bar", "barrier") and not instruction.has("warp"):
+        operation.barrier = barrier_call(instruction)
+        operation.members = whole if opcode == "bar" or instruction.has("aligned") else None
+    elif opcode not in BUILDERS:
+        raise UnsupportedInstructionError(instruction)
+    else:
+        operation.step = BUILDERS[opcode](machine, instruction, index)
+        operation.blocked = machine.blockers.get(index)
+        if opcode in ALIGNED:
+            operation.members = whole
+        elif opcode in MEMBERS or opcode in ("bar", "barrier"):
+            operation.members = machine.source(instruction.operands[-1], "b32", instruction)
+    operation.special = operation.step is None or bool(
+        operation.members is not None or operation.blocked
+    )
+    operation.registers = frozenset(x.name for x in instruction.registers())
+    if opcode not in ("st", "red", "wgmma", "stmatrix", "bar", "cp") and instruction.operands:
+        first = instruction.operands[0]
+        items = first.items if isinstance(first, Vector) else (first,)
+        operation.writes = frozenset(x.name for x in items if isinstance(x, Register))
+    return operation
+
+
+class Run:
+    def __init__(self, machine: Machine, limit: int) -> None:
+        self.machine, self.limit = machine, limit
+        self.report: Report = machine.report
+        self.operations = decode(machine)
+        self.end = len(self.operations)
+        count = machine.lanes.count
+        self.pc = np.zeros(count, np.int64)
+        self.at_barrier = np.zeros(count, np.bool_)
+        self.gathering = np.zeros(count, np.bool_)  # for the other lanes of their warp
+        self.at_phase = np.zeros(count, np.bool_)  # of an mbarrier
+        self.barriers = BlockBarriers(machine, self.at_barrier)
+        self.executed: npt.NDArray[np.int64] = np.zeros(self.end, np.int64)
+        self.watches_products = any(
+            x.instruction.opcode == "wgmma" for x in self.operations
+        )
+
+    def go(self) -> Report:
+        with np.errstate(all="ignore"):
+            while self.turn():
+                if self.report.steps > self.limit:
+                    self.report.add(Kind.HANG, -1, f"not done after {self.limit} steps")
+                    break
+        drop_copies(self.machine)
+        for operation, times in zip(self.operations, self.executed, strict=True):
+            if times:
+                self.report.executed[operation.instruction.opcode] += int(times)
+        return self.report
+
+    def turn(self) -> bool:
+        """Run one group of lanes until it waits, parts or meets others."""
+        waiting = self.at_barrier | self.gathering | self.at_phase
+        ready = ~(self.machine.exited | waiting)
+        if not ready.any():
+            if waiting.any():
+                self.explain_deadlock()
+            return False
+        standing = np.where(ready, self.pc, self.end + 1)
+        at = int(standing.min())
+        mask = standing == at
+        others = standing[~mask]
+        border = int(others.min()) if others.size else self.end + 1
+        self.advance(at, mask, min(border, self.end + 1))
+        return True
+
+    def advance(self, at: int, lanes: Bools, border: int) -> None:
+        """Run `lanes` from `at` until they stand at `border`, where others are."""
+        mask: Mask = True if lanes.all() else lanes
+        count, alone = int(lanes.sum()), border > self.end
+        operations, executed = self.operations, self.executed
+        while True:
+            if at >= self.end:
+                raise PtxError("the kernel runs past its last instruction")
+            operation = operations[at]
+            self.report.steps += 1
+            executed[at] += count
+            if self.watches_products:
+                self.watch(at, operation, mask)
+            if operation.special:
+                following = self.special(at, operation, mask)
+                if following is None:
+                    return
+                at, mask = following
+                count = self.machine.lanes.count if mask is True else int(mask.sum())
+                if operation.target >= 0 and not alone:
+                    self.pc[mask if mask is not True else slice(None)] = at
+                    return
+                if self.report.steps > self.limit:
+                    self.pc[mask if mask is not True else slice(None)] = at
+                    return
+            else:
+                self.apply(operation, mask)
+                at += 1
+            if at >= border:
+                self.pc[mask if mask is not True else slice(None)] = at
+                return
+
+    def guarded(self, operation: Operation, mask: Mask) -> Mask:
+        if operation.guard is None:
+            return mask
+        chosen = ~operation.guard if operation.negated else operation.guard
+        return chosen.copy() if mask is True else chosen & mask
+
+    def apply(self, operation: Operation, mask: Mask) -> None:
+        if operation.step is None:
+            return
+        if operation.guard is None:
+            operation.step(mask)
+        else:
+            chosen = self.guarded(operation, mask)
+            if np.any(chosen):
+                operation.step(chosen)
+
+    def special(self, at: int, operation: Operation, mask: Mask) -> tuple[int, Mask] | None:
+        """(next instruction, its lanes), or None if the lanes no longer go together."""
+        if operation.target >= 0:
+            return self.branch(at, operation, mask)
+        if operation.ends:
+            return self.exit(at, operation, mask)
+        lanes = np.broadcast_to(np.asarray(mask), self.pc.shape)
+        if operation.members is not None:
+            left = self.gather(at, operation, lanes)
+        else:
+            left = lanes
+        chosen = np.broadcast_to(np.asarray(self.guarded(operation, left)), self.pc.shape)
+        if operation.blocked is not None and chosen.any():
+            left, chosen = self.block(at, operation, left, chosen)
+        if operation.barrier is not None:
+            self.pc[left] = at + 1
+            wait, number, expected = operation.barrier
+            active = np.flatnonzero(chosen)
+            if active.size:
+                self.barriers.arrive(number, expected, active, wait=wait)
+            return None
+        if chosen.any() and operation.step is not None:
+            operation.step(True if chosen.all() else chosen)
+        if self.machine.phases is not None and phase_barriers(self.machine).completed:
+            self.wake()
+            self.pc[left] = at + 1
+            return None
+        if not left.any():
+            return None
+        if left.sum() > lanes.sum():  # others have joined, who may stand elsewhere in the order
+            self.pc[left] = at + 1
+            return None
+        return at + 1, True if left.all() else left
+
+    def branch(self, at: int, operation: Operation, mask: Mask) -> tuple[int, Mask] | None:
+        if operation.guard is None:
+            return operation.target, mask
+        chosen = self.guarded(operation, mask)
+        if not np.any(chosen):
+            return at + 1, mask
+        if mask is True:
+            if np.all(chosen):
+                return operation.target, mask
+            self.pc[:] = np.where(chosen, operation.target, at + 1)
+            return None
+        if (chosen == mask).all():
+            return operation.target, mask
+        self.pc[mask] = at + 1
+        self.pc[np.asarray(chosen)] = operation.target
+        return None
+
+    def exit(self, at: int, operation: Operation, mask: Mask) -> tuple[int, Mask] | None:
+        chosen = np.broadcast_to(np.asarray(self.guarded(operation, mask)), self.pc.shape)
+        self.pc[np.broadcast_to(np.asarray(mask), self.pc.shape)] = at + 1
+        self.machine.exited |= chosen
+        self.barriers.ended(np.flatnonzero(chosen))
+        return None
+
+    def gather(self, at: int, operation: Operation, lanes: Bools) -> Bools:
+        """Of the lanes here, and of those that have waited here, the ones whose warps are whole.
+
+        The rest waits. Lanes that the guard turns away do not take part and go on.
+        """
+        assert operation.members is not None
+        here = lanes | (self.gathering & (self.pc == at))
+        taking = np.broadcast_to(np.asarray(self.guarded(operation, here)), here.shape)
+        live = ~self.machine.exited.reshape(-1, WARP)
+        bits = np.broadcast_to(operation.members, here.shape)
+        which = self.machine.lanes.in_warp.astype(np.uint32)
+        present = taking.reshape(-1, WARP)
+        # a lane's mask names whom it waits for
+        wanted = (bits.reshape(-1, WARP)[:, :, None] >> np.arange(WARP, dtype=np.uint32)) & 1
+        missing = (wanted.astype(bool) & (live & ~present)[:, None, :]).any(2).ravel() & taking
+        outside = taking & ((bits >> which) & 1 == 0)
+        if outside.any():
+            where = self.machine.lanes.where(int(np.argmax(outside)))
+            detail = f"a lane outside of its own member mask, {where}"
+            self.report.add(Kind.DIVERGENT, at, detail, int(outside.sum()))
+        self.gathering[here] = False
+        self.gathering[missing] = True
+        self.pc[missing] = at
+        return here & ~missing
+
+    def block(
+        self, at: int, operation: Operation, left: Bools, chosen: Bools
+    ) -> tuple[Bools, Bools]:
+        assert operation.blocked is not None
+        active = np.flatnonzero(chosen)
+        held = np.zeros_like(left)
+        held[active[~operation.blocked(active)]] = True
+        self.at_phase[held] = True
+        self.pc[held] = at
+        return left & ~held, chosen & ~held
+
+    def wake(self) -> None:
+        """A phase is over: those who wait in its block look again."""
+        completed = phase_barriers(self.machine).completed
+        blocks = np.array(completed)
+        completed.clear()
+        self.at_phase &= ~np.isin(self.machine.lanes.of_block, blocks)
+
+    def watch(self, at: int, operation: Operation, mask: Mask) -> None:
+        """Nobody touches the registers of a wgmma in flight but the next wgmma."""
+        if operation.instruction.opcode == "wgmma":
+            return
+        self.machine.changed_registers |= operation.writes
+        for product in self.machine.asynchronous.products:
+            both = product.registers & operation.registers
+            if both and (mask is True or mask[product.lanes].any()):
+                detail = f"{min(both)} belongs to a wgmma that has not been waited for"
+                self.report.add(Kind.TENSOR_IN_FLIGHT, at, detail)
+
+    def explain_deadlock(self) -> None:
+        for waiting, kind, what in (
+            (self.gathering, Kind.DIVERGENT, "waits for lanes of its warp that never come"),
+            (self.at_barrier, Kind.DIVERGENT, "waits at a barrier that not all threads reach"),
+            (self.at_phase, Kind.HANG, "waits for a phase that is never completed"),
+        ):
+            lanes = np.flatnonzero(waiting)
+            for at in np.unique(self.pc[lanes]):
+                here = lanes[self.pc[lanes] == at]
+                index = int(at) - (1 if waiting is self.at_barrier else 0)
+                detail = f"{what}, {self.machine.lanes.where(int(here[0]))}"
+                self.report.add(kind, index, detail, int(here.size))
+
