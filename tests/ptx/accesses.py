@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-
 from ptx.lanes import Array, Ints, Mask
 from ptx.machine import (
     Machine,
@@ -74,8 +73,7 @@ def build_store(machine: Machine, instruction: Instruction, index: int) -> Step:
     space, type_name = space_of(instruction), instruction.type
     item = dtype_of(type_name)
     sources = [
-        machine.source(x, type_name, instruction)
-        for x in machine.vector(instruction.operands[1])
+        machine.source(x, type_name, instruction) for x in machine.vector(instruction.operands[1])
     ]
     addresses = machine.addresses(instruction.operands[0], instruction)
     releases = instruction.has("release")
@@ -93,11 +91,13 @@ def build_store(machine: Machine, instruction: Instruction, index: int) -> Step:
     return step
 
 
-@builds("prefetch", "prefetchu", "discard", "applypriority", "createpolicy")
-def build_hint(machine: Machine, instruction: Instruction, index: int) -> Step:
-    if instruction.opcode == "createpolicy":
-        raise UnsupportedInstructionError(instruction)
-    return lambda mask: None
+@builds("prefetch", "prefetchu")
+def build_hint(*_: object) -> Step:
+    return nothing
+
+
+def nothing(_: Mask) -> None:
+    """What a hint does to values."""
 
 
 # What atomics and fences order. Each address has a vector clock: what was released to it.
@@ -132,10 +132,10 @@ def observe(machine: Machine, lanes: Ints, addresses: Ints) -> None:
 
 
 @builds("membar", "fence")
-def build_fence(machine: Machine, instruction: Instruction, index: int) -> Step:
+def build_fence(machine: Machine, instruction: Instruction, _: int) -> Step:
     if instruction.has("proxy"):
         if not any(x.startswith("async") for x in instruction.parts):
-            return lambda mask: None
+            return nothing
 
         def fence_proxy(mask: Mask) -> None:
             lanes = machine.lanes
@@ -196,7 +196,7 @@ def compare_and_swap(old: Array, expected: Array, value: Array) -> Array:
 
 
 OTHERS: dict[str, Callable[..., Array]] = {
-    "exch": lambda old, value: value,
+    "exch": lambda _, value: value,
     "cas": compare_and_swap,
     "inc": lambda old, limit: np.where(old >= limit, 0, old + 1).astype(old.dtype),
     "dec": lambda old, limit: np.where((old == 0) | (old > limit), limit, old - 1).astype(

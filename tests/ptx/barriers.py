@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-
 from ptx.lanes import WARP, Bools, Ints, Mask
 from ptx.machine import Machine, Step, UnsupportedInstructionError, builds
 from ptx.module import Immediate, Instruction
@@ -86,7 +85,7 @@ def build_warp_barrier(machine: Machine) -> Step:
 
 
 @builds("bar", "barrier")
-def build_barrier(machine: Machine, instruction: Instruction, index: int) -> Step:
+def build_barrier(machine: Machine, instruction: Instruction, _: int) -> Step:
     if instruction.has("warp"):
         return build_warp_barrier(machine)
     raise UnsupportedInstructionError(instruction)

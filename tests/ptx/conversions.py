@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-
 from ptx.lanes import Array, Mask
 from ptx.machine import Machine, Step, UnsupportedInstructionError, builds
 from ptx.module import TYPES, Instruction, dtype_of

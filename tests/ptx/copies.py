@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-
 from ptx.lanes import Array, Ints, Mask
 from ptx.machine import BUILDERS, Machine, Step, UnsupportedInstructionError, builds
 from ptx.memory import POISON
@@ -22,9 +21,7 @@ class Copy:
     groups: Ints
 
     def select(self, which: Array) -> Copy:
-        return Copy(
-            self.lanes[which], self.offsets[which], self.values[which], self.groups[which]
-        )
+        return Copy(self.lanes[which], self.offsets[which], self.values[which], self.groups[which])
 
 
 @builds("cp")

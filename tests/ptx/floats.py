@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-
 from ptx.integers import build_integer, ufunc
 from ptx.lanes import Array, Mask
-from ptx.machine import Machine, Step, UnsupportedInstructionError, builds
+from ptx.machine import Builder, Machine, Step, UnsupportedInstructionError, builds
 from ptx.module import Instruction
 from ptx.numbers import (
     SMALLEST_NORMAL,
@@ -165,11 +164,7 @@ def build_packed(machine: Machine, instruction: Instruction) -> Step:
             half = from_bfloat16(bits) if brain else bits.view(np.float16)
             wide.append(half.astype(np.float64))
         result = functions[opcode](*wide)
-        if brain:
-            # to float32 by rounding to odd first, so that bfloat16 is rounded once
-            rounded = to_bfloat16(odd32(result))
-        else:
-            rounded = result.astype(np.float16).view(np.uint16)
+        rounded = to_bfloat16(odd32(result)) if brain else result.astype("f2").view("u2")
         where = mask if mask is True else np.repeat(mask, per)
         np.copyto(target, rounded, where=where)
 
@@ -177,14 +172,14 @@ def build_packed(machine: Machine, instruction: Instruction) -> Step:
 
 
 def odd32(wide: Array) -> Array:
-    """float64 to float32, rounded to odd."""
+    """float64 to float32, rounded to odd: what is made of it next is rounded once."""
     down = narrowed(wide, "rz")
     bits = down.view(np.uint32)
     inexact = (down.astype(np.float64) != wide) & np.isfinite(wide)
     return np.where(inexact, bits | np.uint32(1), bits).view(np.float32)
 
 
-def approximate(function: Callable[[Array], Array], relative: float) -> Callable[..., object]:
+def approximate(function: Callable[[Array], Array], relative: float) -> Builder:
     """A builder for a function of one float32 with a documented relative error."""
 
     def build(machine: Machine, instruction: Instruction, _: int) -> Step:
@@ -218,13 +213,13 @@ def reciprocal_root(x: Array) -> Array:
 
 # Relative errors: rcp, sqrt 1 ulp; rsqrt 2^-22.9; ex2 2^-22; tanh 2^-11; sin and cos 2^-20.5
 # (absolute, so an upper bound where the value is at most 1).
-builds("rcp")(approximate(reciprocal, 2.0**-23))  # type: ignore[arg-type]
-builds("sqrt")(approximate(np.sqrt, 2.0**-23))  # type: ignore[arg-type]
-builds("rsqrt")(approximate(reciprocal_root, 2.0**-22.9))  # type: ignore[arg-type]
-builds("ex2")(approximate(np.exp2, 2.0**-22))  # type: ignore[arg-type]
-builds("tanh")(approximate(np.tanh, 2.0**-11))  # type: ignore[arg-type]
-builds("sin")(approximate(np.sin, 2.0**-20.5))  # type: ignore[arg-type]
-builds("cos")(approximate(np.cos, 2.0**-20.5))  # type: ignore[arg-type]
+builds("rcp")(approximate(reciprocal, 2.0**-23))
+builds("sqrt")(approximate(np.sqrt, 2.0**-23))
+builds("rsqrt")(approximate(reciprocal_root, 2.0**-22.9))
+builds("ex2")(approximate(np.exp2, 2.0**-22))
+builds("tanh")(approximate(np.tanh, 2.0**-11))
+builds("sin")(approximate(np.sin, 2.0**-20.5))
+builds("cos")(approximate(np.cos, 2.0**-20.5))
 
 
 @builds("lg2")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-
 from ptx.lanes import Array, Mask
 from ptx.machine import UNSIGNED, Machine, Step, UnsupportedInstructionError, builds
 from ptx.module import Instruction, dtype_of
@@ -84,7 +83,7 @@ def build_shift(machine: Machine, instruction: Instruction, _: int) -> Step:
     def shift(x: Array, by: Array) -> Array:
         """By the width or more: zeros, or copies of the sign."""
         within = np.minimum(by, bits - 1).astype(x.dtype)
-        result = x << within if left else x >> within
+        result: Array = x << within if left else x >> within
         if left or x.dtype.kind == "u":
             result = np.where(by >= bits, np.zeros_like(result), result)
         return result
@@ -100,8 +99,12 @@ def build_funnel_shift(machine: Machine, instruction: Instruction, _: int) -> St
         n = (np.minimum(by, 32) if clamp else by & 31).astype(np.uint64)
         both = (high.astype(np.uint64) << np.uint64(32)) | low
         if left:  # n = 0 gives high; n = 32 gives low
-            return ((both << n) >> np.uint64(32)).astype(np.uint32) if not clamp else np.where(
-                n == 32, low, ((both << (n % np.uint64(32))) >> np.uint64(32)).astype(np.uint32)
+            return (
+                ((both << n) >> np.uint64(32)).astype(np.uint32)
+                if not clamp
+                else np.where(
+                    n == 32, low, ((both << (n % np.uint64(32))) >> np.uint64(32)).astype(np.uint32)
+                )
             )
         return (both >> n).astype(np.uint32)
 
@@ -119,18 +122,21 @@ def build_extract(machine: Machine, instruction: Instruction, _: int) -> Step:
         last = np.minimum(start + count - 1, width - 1)
         sign = (x >> last.clip(0).astype(x.dtype)) & 1 if x.dtype.kind == "i" else np.zeros_like(x)
         sign = np.where(count == 0, 0, sign).astype(bool)
-        result = np.zeros(np.broadcast_shapes(x.shape, start.shape, count.shape), np.uint64)
         pattern = x.astype(np.int64).view(np.uint64)
         if width == 32:
             pattern = pattern & np.uint64(0xFFFF_FFFF)
         moved = np.where(start < width, pattern >> np.minimum(start, 63).astype(np.uint64), 0)
         ones = ~np.uint64(0)
-        kept = np.where(count >= 64, ones, (np.uint64(1) << np.minimum(count, 63).astype(np.uint64)) - np.uint64(1))
+        kept = np.where(
+            count >= 64,
+            ones,
+            (np.uint64(1) << np.minimum(count, 63).astype(np.uint64)) - np.uint64(1),
+        )
         # beyond the register's end, and beyond the field, the sign is repeated
         have = np.clip(width - start, 0, count).astype(np.uint64)
         filled = np.where(have >= 64, np.uint64(0), ones << np.minimum(have, 63))
-        result = (moved & kept) | np.where(sign, filled, np.uint64(0))
-        return result.astype(UNSIGNED[x.dtype.itemsize]).view(x.dtype)
+        joined: Array = (moved & kept) | np.where(sign, filled, np.uint64(0))
+        return joined.astype(UNSIGNED[x.dtype.itemsize]).view(x.dtype)
 
     return elementwise(machine, instruction, extract, type_name, type_name, "u32", "u32")
 
@@ -149,9 +155,7 @@ def build_insert(machine: Machine, instruction: Instruction, _: int) -> Step:
         moved = np.where(start > 63, np.uint64(0), field.astype(np.uint64) << np.minimum(start, 63))
         return ((into & ~kept) | (moved & kept)).astype(UNSIGNED[width // 8])
 
-    return elementwise(
-        machine, instruction, insert, type_name, type_name, type_name, "u32", "u32"
-    )
+    return elementwise(machine, instruction, insert, type_name, type_name, type_name, "u32", "u32")
 
 
 @builds("prmt")
@@ -164,7 +168,9 @@ def build_permute(machine: Machine, instruction: Instruction, _: int) -> Step:
         result = np.zeros_like(both)
         for byte in range(4):
             pick = (selector >> np.uint32(4 * byte)) & np.uint32(0xF)
-            value = (both >> ((pick & np.uint32(7)).astype(np.uint64) * np.uint64(8))) & np.uint64(0xFF)
+            value = (both >> ((pick & np.uint32(7)).astype(np.uint64) * np.uint64(8))) & np.uint64(
+                0xFF
+            )
             spread = np.where(value & np.uint64(0x80), np.uint64(0xFF), np.uint64(0))
             value = np.where(pick & np.uint32(8), spread, value)
             result |= value << np.uint64(8 * byte)
@@ -184,45 +190,48 @@ def build_counts(machine: Machine, instruction: Instruction, _: int) -> Step:
         return np.unpackbits(raw, axis=1, bitorder="little")
 
     def count(x: Array) -> Array:
-        bits = bits_of(x)
+        bits: Array = bits_of(x)
+        result: Array
         if instruction.opcode == "popc":
-            return bits.sum(1).astype(np.uint32)
+            result = bits.sum(1)
+            return result.astype(np.uint32)
         if instruction.opcode == "brev":
-            packed = np.packbits(bits[:, ::-1], axis=1, bitorder="little")
-            return packed.view(x.dtype).ravel()
+            result = np.packbits(bits[:, ::-1], axis=1, bitorder="little").view(x.dtype)
+            return result.ravel()
         if x.dtype.kind == "i":  # bfind looks for the first bit that differs from the sign
             bits = bits_of(np.where(x < 0, ~x, x))
-        highest = np.where(bits.any(1), width - 1 - np.argmax(bits[:, ::-1], axis=1), -1)
+        highest: Array = np.where(bits.any(1), width - 1 - np.argmax(bits[:, ::-1], axis=1), -1)
         if instruction.opcode == "clz":
             return (width - 1 - highest).astype(np.uint32)
         shift = instruction.has("shiftamt")
-        found = np.where(highest >= 0, width - 1 - highest, -1) if shift else highest
-        return found.astype(np.int32).view(np.uint32)
+        result = np.where(highest >= 0, width - 1 - highest, -1) if shift else highest
+        return result.astype(np.int32).view(np.uint32)
 
-    result = type_name if instruction.opcode == "brev" else "u32"
-    return elementwise(machine, instruction, count, result, type_name)
+    answer = type_name if instruction.opcode == "brev" else "u32"
+    return elementwise(machine, instruction, count, answer, type_name)
 
 
 def high_part(x: Array, y: Array) -> Array:
     """The upper half of a product."""
     if x.dtype.itemsize < 8:
         wide = np.dtype(f"{x.dtype.kind}8").type
-        product = x.astype(wide) * y.astype(wide)
-        return (product >> wide(8 * x.dtype.itemsize)).astype(x.dtype)
+        product: Array = (x.astype(wide) * y.astype(wide)) >> wide(8 * x.dtype.itemsize)
+        return product.astype(x.dtype)
     u, v = x.view(np.uint64), y.view(np.uint64)
     low, half = np.uint64(0xFFFF_FFFF), np.uint64(32)
     middle = (u >> half) * (v & low) + (((u & low) * (v & low)) >> half)
-    result = (u >> half) * (v >> half) + (middle >> half)
+    result: Array = (u >> half) * (v >> half) + (middle >> half)
     result = result + (((u & low) * (v >> half) + (middle & low)) >> half)
     if x.dtype.kind == "i":
         result = result - np.where(x < 0, v, 0) - np.where(y < 0, u, 0)
-    return result.astype(np.uint64).view(x.dtype)
+    signed: Array = result.astype(np.uint64).view(x.dtype)
+    return signed
 
 
 def truncated_quotient(x: Array, y: Array) -> Array:
     """Toward zero; by zero gives all ones, as on the device."""
     safe = np.where(y == 0, 1, y).astype(y.dtype)
-    quotient = x // safe
+    quotient: Array = x // safe
     if x.dtype.kind == "i":
         quotient = quotient + ((quotient * safe != x) & ((x < 0) != (safe < 0)))
     return np.where(y == 0, ~np.zeros_like(quotient), quotient).astype(x.dtype)
@@ -234,9 +243,8 @@ def truncated_remainder(x: Array, y: Array) -> Array:
 
 def saturated_sum(x: Array, y: Array, sign: int) -> Array:
     limits = np.iinfo(np.int32)
-    return np.clip(x.astype(np.int64) + sign * y.astype(np.int64), limits.min, limits.max).astype(
-        np.int32
-    )
+    total: Array = x.astype(np.int64) + sign * y.astype(np.int64)
+    return np.clip(total, limits.min, limits.max).astype(np.int32)
 
 
 def build_integer(machine: Machine, instruction: Instruction) -> Step:
@@ -260,9 +268,7 @@ def build_integer(machine: Machine, instruction: Instruction) -> Step:
             *types,
         )
     if opcode in ("mul", "mad") and instruction.has("hi"):
-        return elementwise(
-            machine, instruction, lambda x, y, z=0: high_part(x, y) + z, type_name
-        )
+        return elementwise(machine, instruction, lambda x, y, z=0: high_part(x, y) + z, type_name)
     simple: dict[str, np.ufunc] = {
         "add": np.add,
         "sub": np.subtract,

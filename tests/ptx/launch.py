@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-
 from ptx.lanes import Array, Lanes, Size
 from ptx.machine import Machine
 from ptx.memory import GlobalMemory, Region
@@ -67,9 +66,7 @@ def launch(
     lanes = Lanes(size(grid), size(block))
     if kernel.max_threads is not None and lanes.threads > kernel.max_threads:
         raise PtxError(f"{lanes.threads} threads, and .maxntid allows {kernel.max_threads}")
-    machine = Machine(
-        kernel, lanes, memory, bind(kernel, arguments), dynamic_shared, noise
-    )
+    machine = Machine(kernel, lanes, memory, bind(kernel, arguments), dynamic_shared, noise)
     report = Run(machine, steps).go()
     machine.memory.finish()
     for number, region in enumerate(outputs):

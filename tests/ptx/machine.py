@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-
 from ptx.lanes import Array, Bools, Clocks, Ints, Lanes, Mask
 from ptx.memory import GlobalAccess, GlobalMemory
 from ptx.module import (

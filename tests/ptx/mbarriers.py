@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-
 from ptx.copies import land
 from ptx.lanes import Array, Bools, Ints, Mask
 from ptx.machine import Machine, Step, UnsupportedInstructionError, builds
@@ -74,9 +73,7 @@ class PhaseBarriers:
             self.completed.append(int(self.machine.lanes.of_block[lane]))
         return phase
 
-    def passed(
-        self, index: int, lanes: Ints, addresses: Ints, phases: Ints, parity: bool
-    ) -> Bools:
+    def passed(self, index: int, lanes: Ints, addresses: Ints, phases: Ints, parity: bool) -> Bools:
         """Whether the phase (or its parity) that each lane names is over."""
         result = np.zeros(lanes.size, np.bool_)
         for i, (lane, address) in enumerate(zip(lanes, addresses, strict=True)):
@@ -134,9 +131,7 @@ def build_init(
     return step
 
 
-def build_inval(
-    machine: Machine, instruction: Instruction, index: int, state: PhaseBarriers
-) -> Step:
+def build_inval(machine: Machine, instruction: Instruction, _: int, state: PhaseBarriers) -> Step:
     addresses = machine.addresses(instruction.operands[0], instruction)
 
     def step(mask: Mask) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-
 from ptx.lanes import Array, Bools, Ints
 from ptx.report import Kind, Report
 from ptx.shadow import Shadow
@@ -98,12 +97,14 @@ class GlobalMemory:
     def read(self, region: Region) -> Array:
         """The array as it is now, in C order."""
         at = region.offsets[:, None] + np.arange(region.dtype.itemsize)
-        return self.data[at].reshape(-1).view(region.dtype).reshape(region.shape)
+        elements: Array = self.data[at].reshape(-1).view(region.dtype)
+        return elements.reshape(region.shape)
 
     def unwritten(self, region: Region) -> Bools:
         """The elements that no kernel has written as a whole."""
         at = region.offsets[:, None] + np.arange(region.dtype.itemsize)
-        return ~self.written[at].all(-1).reshape(region.shape)
+        missing: Bools = ~self.written[at].all(-1)
+        return missing.reshape(region.shape)
 
 
 class GlobalAccess:

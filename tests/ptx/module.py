@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +37,7 @@ class PtxError(ValueError):
     """The text is not PTX that this emulator understands; the message names the line."""
 
 
-def dtype_of(type_name: str) -> np.dtype[np.generic]:
+def dtype_of(type_name: str) -> np.dtype[Any]:
     """NumPy's view of a PTX type."""
     return np.dtype(TYPES[type_name])
 
@@ -182,7 +184,7 @@ class Kernel:
     variables: tuple[Variable, ...]
     max_threads: int | None = None
 
-    @property
+    @cached_property
     def loops(self) -> list[tuple[int, int]]:
         """[first, last] instruction of every loop: what a branch backwards spans."""
         spans = []

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-
 from ptx.integers import elementwise
 from ptx.lanes import Array, Mask
 from ptx.machine import (
-    LOCAL_WINDOW,
-    SHARED_WINDOW,
-    WINDOW_SIZE,
     Machine,
     Source,
     Step,
@@ -22,6 +18,7 @@ from ptx.machine import (
 )
 from ptx.module import Instruction, Vector, dtype_of
 from ptx.numbers import flushed, from_bfloat16
+from ptx.shared import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
 
 
 @builds("mov")
@@ -89,15 +86,11 @@ def build_selp(machine: Machine, instruction: Instruction, _: int) -> Step:
 @builds("slct")
 def build_slct(machine: Machine, instruction: Instruction, _: int) -> Step:
     value, sign = instruction.parts[-2:]
-    return elementwise(
-        machine,
-        instruction,
-        lambda a, b, c: np.where((flushed(c) if instruction.has("ftz") else c) >= 0, a, b),
-        value,
-        value,
-        value,
-        sign,
-    )
+
+    def choose(a: Array, b: Array, c: Array) -> Array:
+        return np.where((flushed(c) if instruction.has("ftz") else c) >= 0, a, b)
+
+    return elementwise(machine, instruction, choose, value, value, value, sign)
 
 
 COMPARISONS: dict[str, np.ufunc] = {
@@ -127,13 +120,16 @@ def comparison(instruction: Instruction) -> Callable[[Array, Array], Array]:
         if instruction.has("ftz"):
             x, y = flushed(x), flushed(y)
         if name in ("num", "nan"):
-            unordered = np.isnan(x) | np.isnan(y)
+            unordered: Array = np.isnan(x) | np.isnan(y)
             return unordered if name == "nan" else ~unordered
+        result: Array
         if (floating or brain) and name.endswith("u"):
-            return COMPARISONS[name[:-1]](x, y) | np.isnan(x) | np.isnan(y)
-        if (floating or brain) and name == "ne":  # NumPy's is true for NaN, PTX's is not
-            return (x < y) | (x > y)
-        return COMPARISONS[UNSIGNED_NAMES.get(name, name)](x, y)
+            result = COMPARISONS[name[:-1]](x, y) | np.isnan(x) | np.isnan(y)
+        elif (floating or brain) and name == "ne":  # NumPy's is true for NaN, PTX's is not
+            result = (x < y) | (x > y)
+        else:
+            result = COMPARISONS[UNSIGNED_NAMES.get(name, name)](x, y)
+        return result
 
     return compare
 

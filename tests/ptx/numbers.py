@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 from ptx.lanes import Array
 
 SIGN = np.uint32(0x8000_0000)

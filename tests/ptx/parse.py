@@ -89,11 +89,8 @@ def closing_brace(text: str, opening: int) -> int:
 
 
 def module_variables(text: str) -> list[Variable]:
-    found = []
-    for statement in LINE_DIRECTIVES.sub("", text).split(";"):
-        if (match := VARIABLE.search(statement)) is not None:
-            found.append(variable(match))
-    return found
+    statements = LINE_DIRECTIVES.sub("", text).split(";")
+    return [variable(m) for m in map(VARIABLE.search, statements) if m is not None]
 
 
 def variable(match: re.Match[str]) -> Variable:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-
 from ptx import accesses, conversions, floats, integers, moves, tensor, warps, wgmma
 from ptx.barriers import BlockBarriers, barrier_call
 from ptx.copies import drop_copies
@@ -38,7 +37,8 @@ class Operation:
     target: int = -1  # of a branch
     ends: bool = False
     barrier: tuple[bool, int, int | None] | None = None
-    members: Array | None = None  # bits of the lanes that must come together
+    together: bool = False  # lanes must come together: the whole warp, or
+    members: Array | None = None  # the lanes of this mask
     blocked: Callable[..., Bools] | None = None
     special: bool = False
     registers: frozenset[str] = frozenset()
@@ -61,7 +61,6 @@ def operation_of(machine: Machine, instruction: Instruction, index: int) -> Oper
         bool(guard and guard.negated),
     )
     opcode = instruction.opcode
-    whole = np.array([0xFFFF_FFFF], np.uint32)
     if opcode == "bra":
         label = instruction.operands[0]
         if not isinstance(label, Symbol) or label.name not in machine.kernel.labels:
@@ -71,19 +70,20 @@ def operation_of(machine: Machine, instruction: Instruction, index: int) -> Oper
         operation.ends = True
     elif opcode in ("bar", "barrier") and not instruction.has("warp"):
         operation.barrier = barrier_call(instruction)
-        operation.members = whole if opcode == "bar" or instruction.has("aligned") else None
+        operation.together = opcode == "bar" or instruction.has("aligned")
     elif opcode not in BUILDERS:
         raise UnsupportedInstructionError(instruction)
     else:
         operation.step = BUILDERS[opcode](machine, instruction, index)
         operation.blocked = machine.blockers.get(index)
         if opcode in ALIGNED:
-            operation.members = whole
+            operation.together = True
         elif opcode in MEMBERS or opcode in ("bar", "barrier"):
-            operation.members = machine.source(instruction.operands[-1], "b32", instruction)
-    operation.special = operation.step is None or bool(
-        operation.members is not None or operation.blocked
-    )
+            operation.together = True
+            members = machine.source(instruction.operands[-1], "b32", instruction)
+            if members.size > 1 or members[0] != 0xFFFF_FFFF:
+                operation.members = members
+    operation.special = operation.step is None or bool(operation.together or operation.blocked)
     operation.registers = frozenset(x.name for x in instruction.registers())
     if opcode not in ("st", "red", "wgmma", "stmatrix", "bar", "cp") and instruction.operands:
         first = instruction.operands[0]
@@ -105,9 +105,7 @@ class Run:
         self.at_phase = np.zeros(count, np.bool_)  # of an mbarrier
         self.barriers = BlockBarriers(machine, self.at_barrier)
         self.executed: npt.NDArray[np.int64] = np.zeros(self.end, np.int64)
-        self.watches_products = any(
-            x.instruction.opcode == "wgmma" for x in self.operations
-        )
+        self.watches_products = any(x.instruction.opcode == "wgmma" for x in self.operations)
 
     def go(self) -> Report:
         with np.errstate(all="ignore"):
@@ -192,10 +190,7 @@ class Run:
         if operation.ends:
             return self.exit(at, operation, mask)
         lanes = np.broadcast_to(np.asarray(mask), self.pc.shape)
-        if operation.members is not None:
-            left = self.gather(at, operation, lanes)
-        else:
-            left = lanes
+        left = self.gather(at, operation, lanes) if operation.together else lanes
         chosen = np.broadcast_to(np.asarray(self.guarded(operation, left)), self.pc.shape)
         if operation.blocked is not None and chosen.any():
             left, chosen = self.block(at, operation, left, chosen)
@@ -230,7 +225,7 @@ class Run:
                 return operation.target, mask
             self.pc[:] = np.where(chosen, operation.target, at + 1)
             return None
-        if (chosen == mask).all():
+        if np.array_equal(chosen, mask):
             return operation.target, mask
         self.pc[mask] = at + 1
         self.pc[np.asarray(chosen)] = operation.target
@@ -248,25 +243,32 @@ class Run:
 
         The rest waits. Lanes that the guard turns away do not take part and go on.
         """
-        assert operation.members is not None
-        here = lanes | (self.gathering & (self.pc == at))
-        taking = np.broadcast_to(np.asarray(self.guarded(operation, here)), here.shape)
-        live = ~self.machine.exited.reshape(-1, WARP)
-        bits = np.broadcast_to(operation.members, here.shape)
-        which = self.machine.lanes.in_warp.astype(np.uint32)
-        present = taking.reshape(-1, WARP)
-        # a lane's mask names whom it waits for
-        wanted = (bits.reshape(-1, WARP)[:, :, None] >> np.arange(WARP, dtype=np.uint32)) & 1
-        missing = (wanted.astype(bool) & (live & ~present)[:, None, :]).any(2).ravel() & taking
-        outside = taking & ((bits >> which) & 1 == 0)
-        if outside.any():
-            where = self.machine.lanes.where(int(np.argmax(outside)))
-            detail = f"a lane outside of its own member mask, {where}"
-            self.report.add(Kind.DIVERGENT, at, detail, int(outside.sum()))
+        here: Bools = lanes | (self.gathering & (self.pc == at))
+        if operation.guard is None and here.all():
+            self.gathering[:] = False
+            return here
+        taking: Bools = np.broadcast_to(np.asarray(self.guarded(operation, here)), here.shape)
+        missing = taking & self.misses_some(at, operation, taking)
         self.gathering[here] = False
         self.gathering[missing] = True
         self.pc[missing] = at
         return here & ~missing
+
+    def misses_some(self, at: int, operation: Operation, taking: Bools) -> Bools:
+        """Of the lanes that take part, those whose member mask names one that is not here."""
+        present, live = taking.reshape(-1, WARP), ~self.machine.exited.reshape(-1, WARP)
+        if operation.members is None:  # the whole warp
+            missing: Bools = np.repeat((live & ~present).any(1), WARP)
+            return missing
+        bits = np.broadcast_to(operation.members, taking.shape).reshape(-1, WARP)
+        named = (bits[:, :, None] >> np.arange(WARP, dtype=np.uint32) & 1).astype(np.bool_)
+        outside = present & ~named.diagonal(axis1=1, axis2=2)
+        if outside.any():
+            where = self.machine.lanes.where(int(np.argmax(outside)))
+            detail = f"a lane outside of its own member mask, {where}"
+            self.report.add(Kind.DIVERGENT, at, detail, int(outside.sum()))
+        absent = live & ~present
+        return np.asarray((named & absent[:, None, :]).any(2).ravel())
 
     def block(
         self, at: int, operation: Operation, left: Bools, chosen: Bools
@@ -309,4 +311,3 @@ class Run:
                 index = int(at) - (1 if waiting is self.at_barrier else 0)
                 detail = f"{what}, {self.machine.lanes.where(int(here[0]))}"
                 self.report.add(kind, index, detail, int(here.size))
-

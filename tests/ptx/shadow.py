@@ -7,8 +7,7 @@ the lanes that make them (k,), and the granules that each touches (k, n) as one 
 from __future__ import annotations
 
 import numpy as np
-
-from ptx.lanes import WARP, Array, Bools, Clocks, Ints, Lanes
+from ptx.lanes import WARP, Array, Bools, Clocks, Ints
 from ptx.report import Kind, Report
 
 NOBODY = -1
@@ -131,5 +130,7 @@ class Shadow:
         """Writes that happened before these warps' fence become visible to the async proxy."""
         dirty = first + np.flatnonzero(self.generic[first:last])
         writer = self.writer[dirty] // WARP
-        done = (self.written_in[dirty] <= self.clocks.known[warps][:, writer].max(0)) & (writer >= 0)
+        done = (self.written_in[dirty] <= self.clocks.known[warps][:, writer].max(0)) & (
+            writer >= 0
+        )
         self.generic[dirty[done]] = False

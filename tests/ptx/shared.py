@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 from ptx.lanes import WARP, Array, Bools, Ints, Lanes
 from ptx.memory import POISON, agree
 from ptx.report import Kind, Report, Traffic

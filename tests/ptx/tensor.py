@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-
 from ptx.lanes import WARP, Array, Ints, Mask
 from ptx.machine import Machine, Step, UnsupportedInstructionError, builds
 from ptx.module import Instruction, Operand
@@ -81,7 +80,7 @@ def gathered(sources: list[Array], lanes: int) -> Array:
 
 
 @builds("mma")
-def build_mma(machine: Machine, instruction: Instruction, index: int) -> Step:
+def build_mma(machine: Machine, instruction: Instruction, _: int) -> Step:
     parts = instruction.parts
     shape = re.fullmatch(r"m16n8k(\d+)", next((x for x in parts if x.startswith("m16")), ""))
     types = [x for x in parts if x in (*DECODE, "f32", "s32")]

@@ -6,7 +6,6 @@ The scheduler (`run`) brings the lanes of the member mask together before a step
 from __future__ import annotations
 
 import numpy as np
-
 from ptx.lanes import WARP, Array, Bools, Ints, Mask
 from ptx.machine import Machine, Step, UnsupportedInstructionError, builds, second_target
 from ptx.module import Instruction
@@ -68,7 +67,7 @@ def build_shfl(machine: Machine, instruction: Instruction, index: int) -> Step:
 
 
 @builds("vote")
-def build_vote(machine: Machine, instruction: Instruction, index: int) -> Step:
+def build_vote(machine: Machine, instruction: Instruction, _: int) -> Step:
     mode = next(x for x in instruction.parts if x in ("all", "any", "uni", "ballot"))
     result = "b32" if mode == "ballot" else "pred"
     target = machine.target(instruction.operands[0], result, instruction)
@@ -78,7 +77,7 @@ def build_vote(machine: Machine, instruction: Instruction, index: int) -> Step:
     def step(mask: Mask) -> None:
         active = taking_part(machine, mask).reshape(-1, WARP)
         yes = by_warp(source(), machine.lanes.count) & active
-        none, every = ~yes.any(1), (yes | ~active).all(1)
+        none, every = np.asarray(~yes.any(1)), np.asarray((yes | ~active).all(1))
         values: Array
         if mode == "ballot":
             values = (yes * bits).sum(1, dtype=np.uint32)
@@ -90,7 +89,7 @@ def build_vote(machine: Machine, instruction: Instruction, index: int) -> Step:
 
 
 @builds("activemask")
-def build_activemask(machine: Machine, instruction: Instruction, index: int) -> Step:
+def build_activemask(machine: Machine, instruction: Instruction, _: int) -> Step:
     target = machine.target(instruction.operands[0], "b32", instruction)
     bits = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
 
@@ -103,7 +102,7 @@ def build_activemask(machine: Machine, instruction: Instruction, index: int) -> 
 
 
 @builds("redux")
-def build_redux(machine: Machine, instruction: Instruction, index: int) -> Step:
+def build_redux(machine: Machine, instruction: Instruction, _: int) -> Step:
     functions: dict[str, tuple[np.ufunc, int]] = {
         "add": (np.add, 0),
         "and": (np.bitwise_and, -1),
@@ -133,7 +132,7 @@ def build_redux(machine: Machine, instruction: Instruction, index: int) -> Step:
 
 
 @builds("match")
-def build_match(machine: Machine, instruction: Instruction, index: int) -> Step:
+def build_match(machine: Machine, instruction: Instruction, _: int) -> Step:
     if not instruction.has("any"):
         raise UnsupportedInstructionError(instruction)
     target = machine.target(instruction.operands[0], "b32", instruction)

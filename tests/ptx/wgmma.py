@@ -9,11 +9,11 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-
 from ptx.lanes import WARP, Array, Bools, Ints, Mask
-from ptx.machine import FIRST, Machine, Step, UnsupportedInstructionError, builds
+from ptx.machine import Machine, Step, UnsupportedInstructionError, builds
 from ptx.module import Immediate, Instruction, Register
 from ptx.report import Kind
+from ptx.shared import FIRST
 from ptx.tensor import DECODE, accumulator, gathered, operand_a
 
 GROUP = 4 * WARP  # a warpgroup
@@ -42,7 +42,7 @@ def build_wgmma(machine: Machine, instruction: Instruction, index: int) -> Step:
 
 
 def build_fence(machine: Machine) -> Step:
-    def step(mask: Mask) -> None:
+    def step(_: Mask) -> None:
         machine.changed_registers.clear()
 
     return step
@@ -121,9 +121,7 @@ def addresses(
     return where, where ^ (where >> 3 & (width - 16))
 
 
-def read_operand(
-    machine: Machine, index: int, lanes: Ints, swizzled: Ints
-) -> tuple[Array, Ints]:
+def read_operand(machine: Machine, index: int, lanes: Ints, swizzled: Ints) -> tuple[Array, Ints]:
     """Bits of an operand and the granules that hold it. `lanes`: of the warpgroup."""
     shared, shadow = machine.shared, machine.shared.shadow
     flat = np.unique(swizzled.ravel() // 16) * 16
@@ -181,9 +179,13 @@ def build_product(machine: Machine, instruction: Instruction, index: int) -> Ste
         a_of = b_of
         if a_descriptor is not None:
             a_of = descriptors(machine, a_descriptor, groups, instruction)
-        held = place_a.matrix(decode(gathered(a_registers, count)), (16, 16)) if in_registers else None
+        held = (
+            place_a.matrix(decode(gathered(a_registers, count)), (16, 16)) if in_registers else None
+        )
         sums = place_d.matrix(gathered(targets, count), (16, columns)).reshape(-1, ROWS, columns)
-        sums = np.where(np.broadcast_to(scale_d(), count).reshape(-1, GROUP)[:, 0, None, None], sums, 0)
+        sums = np.where(
+            np.broadcast_to(scale_d(), count).reshape(-1, GROUP)[:, 0, None, None], sums, 0
+        )
         for position, group in enumerate(groups):
             lanes = machine.lanes.all[group * GROUP : (group + 1) * GROUP]
             _, where = addresses(int(b_of[position]), columns, b_transposed, instruction)
