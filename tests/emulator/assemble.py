@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
-
 from ptx.launch import launch
 from ptx.memory import GlobalMemory
 from ptx.module import dtype_of

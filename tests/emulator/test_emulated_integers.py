@@ -10,7 +10,6 @@ import pytest
 from emulator.assemble import Array, evaluate
 from hypothesis import given
 from hypothesis import strategies as st
-
 from ptx.module import dtype_of
 
 LANES = 70
