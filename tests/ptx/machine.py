@@ -95,7 +95,7 @@ class Machine:
         shadow = Shadow(self.report, self.clocks, blocks, granule, lanes.warps_per_block)
         self.shared = SharedMemory(self.report, shadow, shared)
         self.local = LocalMemory(self.report, lanes, local)
-        whole = Shadow(self.report, self.clocks, memory.used, 1, 1)
+        whole = Shadow(self.report, self.clocks, memory.used, 1, 0)
         self.memory = GlobalAccess(memory, self.report, whole)
         self.registers = {
             name: np.full(lanes.count, 0xA5, np.uint8)

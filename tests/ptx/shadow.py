@@ -14,11 +14,14 @@ NOBODY = -1
 
 
 class Shadow:
-    """`rows`: how many readers of a granule are remembered, one for each warp modulo `rows`."""
+    """`rows`: how many readers of a granule are remembered, one for each warp of its block.
+
+    With 0 rows it is the last reader only, of whatever warp.
+    """
 
     def __init__(self, report: Report, clocks: Clocks, size: int, granule: int, rows: int) -> None:
         self.report, self.clocks, self.lanes = report, clocks, clocks.lanes
-        self.granule, self.rows = granule, rows
+        self.granule, self.exact, self.rows = granule, rows > 0, max(rows, 1)
         count = -(-size // 16) * 16 // granule
         self.initialised = np.zeros(count, np.bool_)
         self.writer = np.full(count, NOBODY, np.int32)
@@ -60,12 +63,12 @@ class Shadow:
         read_in = self.read_in.reshape(self.rows, -1, n)
         at = start // n
         others = np.zeros(0, np.bool_)
-        if self.rows > 1:
+        if self.exact:
             before = reader[row, at]
             others = (before != NOBODY) & (before != lanes[:, None])
             others &= read_in[row, at] == now[:, None]
         reader[row, at] = lanes[:, None]
-        if self.rows > 1:  # the last of several lanes that read it now is not all who did
+        if self.exact:  # the last of several lanes that read it now is not all who did
             several = (others | (reader[row, at] != lanes[:, None])).any(-1)
             if several.any():
                 warps = -2 - self.lanes.of_warp[lanes]
