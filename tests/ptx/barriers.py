@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from ptx.lanes import WARP, Bools, Ints, Mask
+from ptx.lanes import WARP, Array, Bools, Ints, Mask
 from ptx.machine import Machine, Step, UnsupportedInstructionError, builds
 from ptx.module import Immediate, Instruction
 
@@ -17,6 +17,7 @@ class Barrier:
     expected: int | None  # threads; None: all of the block
     warps: list[int] = field(default_factory=list)
     waiting: list[Ints] = field(default_factory=list)
+    row: Array | None = None  # vector clock of those who have arrived
 
 
 class BlockBarriers:
@@ -31,7 +32,10 @@ class BlockBarriers:
         for block in np.unique(of_block[lanes]):
             mine = lanes[of_block[lanes] == block]
             barrier = self.barriers.setdefault((int(block), number), Barrier(expected))
-            barrier.warps.extend(np.unique(self.machine.lanes.of_warp[mine]).tolist())
+            warps = np.unique(self.machine.lanes.of_warp[mine])
+            barrier.warps.extend(warps.tolist())
+            row = self.machine.clocks.release(warps)
+            barrier.row = row if barrier.row is None else np.maximum(barrier.row, row)
             if wait:
                 barrier.waiting.append(mine)
                 self.waiting[mine] = True
@@ -54,13 +58,11 @@ class BlockBarriers:
             per = self.machine.lanes.warps_per_block
             ended = self.machine.exited.reshape(-1, per, WARP)[block].all(1)
             done = arrived + int(ended.sum()) >= per
-        if not done:
+        if not done or barrier.row is None:
             return
         clocks, of_warp = self.machine.clocks, self.machine.lanes.of_warp
-        row = clocks.release(np.array(barrier.warps))
         for lanes in barrier.waiting:
-            warps = np.unique(of_warp[lanes])
-            clocks.acquire(warps, row)
+            clocks.acquire(np.unique(of_warp[lanes]), barrier.row)
             self.waiting[lanes] = False
         del self.barriers[block, number]
 

@@ -26,8 +26,8 @@ class Shadow:
         self.initialised = np.zeros(count, np.bool_)
         self.writer = np.full(count, NOBODY, np.int32)
         self.written_in = np.zeros(count, np.int32)
-        self.reader = np.full((rows, count), NOBODY, np.int32)  # -2 - warp: several of its lanes
-        self.read_in = np.zeros((rows, count), np.int32)
+        self.reader = np.full((self.rows, count), NOBODY, np.int32)  # -2 - warp: several
+        self.read_in = np.zeros((self.rows, count), np.int32)
         self.copying = np.zeros(count, np.int16)  # cp.async that may write at any moment
         self.multiplying = np.zeros(count, np.int16)  # wgmma that may read at any moment
         self.generic = np.zeros(count, np.bool_)  # written, and not fenced for the async proxy
