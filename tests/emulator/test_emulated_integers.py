@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from emulator.assemble import Array, evaluate
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from ptx.module import dtype_of
 
@@ -138,6 +138,7 @@ def test_shifts_by_any_amount(type_name: str) -> None:
     check(f"shr.{shr}", [shr, "u32"], shr, lambda x, n: x >> min(n, bits), 10)
 
 
+@settings(max_examples=15)
 @given(seed=st.integers(0, 1000), mode=st.sampled_from(["wrap", "clamp"]))
 def test_funnel_shifts(seed: int, mode: str) -> None:
     def amount(n: int) -> int:
@@ -168,6 +169,7 @@ def extracted(x: int, position: int, length: int, bits: int, signed: bool) -> in
 
 
 @pytest.mark.parametrize("type_name", ["u32", "s32", "u64", "s64"])
+@settings(max_examples=15)
 @given(seed=st.integers(0, 1000))
 def test_bit_fields_are_extracted(type_name: str, seed: int) -> None:
     bits, signed = 8 * dtype_of(type_name).itemsize, type_name[0] == "s"
@@ -177,6 +179,7 @@ def test_bit_fields_are_extracted(type_name: str, seed: int) -> None:
     )  # fmt: skip
 
 
+@settings(max_examples=15)
 @given(seed=st.integers(0, 1000), bits=st.sampled_from([32, 64]))
 def test_bit_fields_are_inserted(seed: int, bits: int) -> None:
     def inserted(field: int, into: int, position: int, length: int) -> int:

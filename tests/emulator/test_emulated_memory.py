@@ -68,6 +68,18 @@ def test_reading_what_nobody_wrote() -> None:
     assert not report.faults
 
 
+def test_the_host_may_fill_memory_later() -> None:
+    memory = GlobalMemory()
+    x, out = (memory.reserve(32, np.float32) for _ in range(2))
+    values = np.arange(32, dtype=np.float32)
+    memory.write(x.address, values.view(np.uint8))
+    report, _ = run(kernel(COPY.format(load="", store=""), POINTERS), x, out, memory=memory)
+    report.check()
+    np.testing.assert_array_equal(memory.read(out), values)
+    with pytest.raises(ValueError, match="not all allocated"):
+        memory.write(x.address + 4, values.view(np.uint8))
+
+
 def test_what_lies_between_the_elements_of_a_strided_array_is_out_of_bounds() -> None:
     memory = GlobalMemory()
     whole = np.arange(64, dtype=np.float32)

@@ -11,10 +11,9 @@ from ptx.machine import (
     Step,
     UnsupportedInstructionError,
     builds,
-    space_of,
-    spaces,
 )
 from ptx.module import Address, Instruction, Symbol, dtype_of
+from ptx.spaces import space_of, spaces
 
 ATOMIC = {
     "add": np.add,

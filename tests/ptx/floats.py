@@ -183,10 +183,11 @@ def approximate(function: Callable[[Array], Array], relative: float) -> Builder:
     """A builder for a function of one float32 with a documented relative error."""
 
     def build(machine: Machine, instruction: Instruction, _: int) -> Step:
-        if instruction.type == "f64":
-            if instruction.opcode not in ("rcp", "sqrt") or not instruction.has("rn"):
-                raise UnsupportedInstructionError(instruction)
-            return floats(machine, instruction, function, False)
+        if instruction.type == "f64" and instruction.opcode in ("rcp", "rsqrt", "sqrt"):
+            if instruction.has("approx", "ftz"):
+                return floats(machine, instruction, gross(function), False)
+            if instruction.has("rn") and instruction.opcode != "rsqrt":
+                return floats(machine, instruction, function, False)
         if instruction.type != "f32":
             raise UnsupportedInstructionError(instruction)
         error = relative if instruction.has("approx") else 0.0
@@ -201,6 +202,21 @@ def approximate(function: Callable[[Array], Array], relative: float) -> Builder:
         return floats(machine, instruction, noisy, instruction.has("ftz"))
 
     return build
+
+
+def gross(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """`.approx.ftz.f64`: the upper 32 bits of the result, of the upper 32 bits of the argument."""
+    upper = np.uint64(0xFFFF_FFFF_0000_0000)
+
+    def approximation(x: Array) -> Array:
+        argument = (x.view(np.uint64) & upper).view(np.float64)
+        small = np.abs(argument) < np.finfo(np.float64).tiny
+        result = function(np.where(small, np.copysign(0.0, argument), argument))
+        result = (result.view(np.uint64) & upper).view(np.float64)
+        small = np.abs(result) < np.finfo(np.float64).tiny
+        return np.where(small, np.copysign(0.0, result), result)
+
+    return approximation
 
 
 def reciprocal(x: Array) -> Array:

@@ -30,15 +30,8 @@ from ptx.module import (
 )
 from ptx.report import Report
 from ptx.shadow import Shadow
-from ptx.shared import (
-    FIRST,
-    LOCAL_WINDOW,
-    SHARED_WINDOW,
-    WINDOW_SIZE,
-    LocalMemory,
-    SharedMemory,
-    stride_of,
-)
+from ptx.shared import FIRST, LocalMemory, SharedMemory, stride_of
+from ptx.spaces import smallest_access, spaces
 
 Step = Callable[[Mask], None]
 Builder = Callable[["Machine", Instruction, int], Step]
@@ -278,41 +271,6 @@ class Machine:
         new = np.asarray(function(old, *values), dtype).reshape(-1, 1)
         memory.store(index, lanes, addresses, new.view(np.uint8), atomic=True)
         return old
-
-
-def spaces(addresses: Ints) -> list[tuple[str, int, Any]]:
-    """(space, start of its window, which of the generic addresses point there)."""
-    shared = (addresses >= SHARED_WINDOW) & (addresses < SHARED_WINDOW + WINDOW_SIZE)
-    local = (addresses >= LOCAL_WINDOW) & (addresses < LOCAL_WINDOW + WINDOW_SIZE)
-    found = [
-        ("shared", SHARED_WINDOW, shared),
-        ("local", LOCAL_WINDOW, local),
-        ("global", 0, ~(shared | local)),
-    ]
-    return [x for x in found if x[2].any()]
-
-
-def space_of(instruction: Instruction) -> str:
-    """The state space in an opcode, without ``::cta``; ``""`` if addresses are generic."""
-    for part in instruction.parts[1:]:
-        name = part.partition("::")[0]
-        if name in ("global", "shared", "local", "const", "param"):
-            return name
-    return ""
-
-
-def smallest_access(kernel: Kernel) -> int:
-    """Bytes of the narrowest access to shared memory: none is in need of finer bookkeeping."""
-    smallest = 16
-    for instruction in kernel.instructions:
-        if instruction.opcode in ("ld", "st", "atom", "red", "ldu"):
-            if space_of(instruction) in ("", "shared"):
-                smallest = min(smallest, dtype_of(instruction.type).itemsize)
-        elif instruction.opcode == "cp" or instruction.opcode == "mbarrier":
-            smallest = min(smallest, 4)
-        elif instruction.opcode == "wgmma":
-            smallest = min(smallest, 16)
-    return smallest
 
 
 def second_target(operand: Operand) -> tuple[Operand, Operand]:

@@ -89,6 +89,14 @@ class GlobalMemory:
                 old = getattr(self, name)
                 setattr(self, name, np.concatenate([old, np.zeros(more, np.bool_)]))
 
+    def write(self, address: int, data: Array) -> None:
+        """Copy bytes there, as the host does: they are initialised, and nobody has written them."""
+        at = slice(address - BASE, address - BASE + data.size)
+        if not self.allocated[at].all():
+            raise ValueError(f"{data.size} bytes at {address:#x} are not all allocated")
+        self.data[at] = data
+        self.initialised[at] = True
+
     @property
     def used(self) -> int:
         """Bytes that accesses may be looked up in: all arrays and the last guard."""

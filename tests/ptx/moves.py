@@ -14,11 +14,10 @@ from ptx.machine import (
     UnsupportedInstructionError,
     builds,
     second_target,
-    space_of,
 )
 from ptx.module import Instruction, Vector, dtype_of
 from ptx.numbers import flushed, from_bfloat16
-from ptx.shared import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE
+from ptx.spaces import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE, space_of
 
 
 @builds("mov")

@@ -9,9 +9,6 @@ from ptx.report import Kind, Report, Traffic
 from ptx.shadow import Shadow
 
 FIRST = 1024  # as on sm_90, where the first kilobyte is the system's
-SHARED_WINDOW = 0x0100_0000_0000  # generic addresses of shared memory begin here
-LOCAL_WINDOW = 0x0200_0000_0000
-WINDOW_SIZE = 1 << 32
 
 
 class SharedMemory:
