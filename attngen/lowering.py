@@ -18,10 +18,13 @@ from attngen.ir.kernel import (
     MaskPlan,
     Projection,
     SplitKV,
+    SplitTile,
 )
 from attngen.ir.schedule import CpuSchedule
 from attngen.mask_tiles import plan
 from attngen.passes.fold_constants import folded
+
+TASK_ROWS = 64  # query rows, over kv heads, that fill a workspace of the split-KV kernel
 
 
 def round_up(size: int, step: int) -> int:
@@ -120,18 +123,28 @@ def value_stride(value_dim: int, lanes: int, tile: int) -> int:
 def lower_split(ir: AttentionIR, schedule: CpuSchedule, mask: MaskPlan | None) -> SplitKV:
     """The kernel for few query rows and the workspace of one of its workers."""
     lanes, split = schedule.lanes.value, schedule.split_kv.value
-    row_tile = min(4, ir.group)
-    max_rows = round_up(schedule.short_rows.value, row_tile)
+    accumulators = schedule.tile_scalars.value * schedule.tile_vectors.value
+    row_tile = min(4, accumulators)
+    key_tile = min(4, accumulators // row_tile)
+    tiles = tuple(
+        SplitTile(rows, largest_divisor(max(1, ir.value_dim // lanes), accumulators // rows))
+        for rows in sorted({row_tile, 1}, reverse=True)
+    )
+    max_rows = schedule.short_rows.value
+    task_rows = max(max_rows, TASK_ROWS)
+    score_stride = score_row(split, key_tile, lanes)
     buffers = (
-        Buffer("queries", max_rows * padded_row(ir.head_dim, lanes), "scaled queries: [row][d]"),
-        Buffer("scores", max_rows * padded_row(split, lanes), "scores, then weights: [row][key]"),
+        Buffer("queries", task_rows * padded_row(ir.head_dim, lanes), "scaled queries: [row][d]"),
+        Buffer("scores", task_rows * score_stride, "scores, then weights: [row][key]"),
         *(() if ir.activation else (Buffer("lane_max", lanes, "lanes of a maximum"),)),
     )
     return SplitKV(
         dtype=ir.dtype,
         lanes=lanes,
-        rows=row_tile,
+        tiles=tiles,
+        key_tile=key_tile,
         max_rows=max_rows,
+        task_rows=task_rows,
         split_kv=split,
         head_dim=ir.head_dim,
         value_dim=ir.value_dim,
@@ -143,6 +156,16 @@ def lower_split(ir: AttentionIR, schedule: CpuSchedule, mask: MaskPlan | None) -
         weight=weight_of(ir),
         buffers=buffers,
     )
+
+
+def score_row(split_kv: int, key_tile: int, lanes: int) -> int:
+    """Elements between two rows of scores of a split; a register tile may write past its end."""
+    return padded_row(round_up(split_kv, key_tile), lanes)
+
+
+def largest_divisor(number: int, limit: int) -> int:
+    """The largest divisor of `number` up to `limit`."""
+    return next(d for d in range(min(number, limit), 0, -1) if number % d == 0)
 
 
 def lower_projection(dtype: DType, schedule: CpuSchedule) -> Projection:

@@ -87,17 +87,29 @@ class FlashForward:
 
 
 @dataclass(frozen=True, slots=True)
+class SplitTile:
+    """Rows that share one load of a key or a value, and how many vectors of value columns each."""
+
+    rows: int
+    value_vectors: int
+
+
+@dataclass(frozen=True, slots=True)
 class SplitKV:
     """Attention of few query rows, split over the keys (Flash-Decoding, 2023).
 
-    `rows` query rows share one load of a key; up to `max_rows` rows a kv head are taken. `weight`
-    is the weight of a key, over the variables of `score`, where no softmax makes it.
+    Up to `max_rows` query rows a kv head are taken, and up to `task_rows` rows of all the kv heads
+    whose keys a task reads together. `key_tile` keys share one load of a query; `tiles` are tried
+    from the widest to the last, which has one row.
+    `weight` is the weight of a key, over the variables of `score`, where no softmax makes it.
     """
 
     dtype: DType
     lanes: int
-    rows: int
+    tiles: tuple[SplitTile, ...]
+    key_tile: int
     max_rows: int
+    task_rows: int
     split_kv: int
     head_dim: int
     value_dim: int

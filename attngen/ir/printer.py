@@ -149,7 +149,8 @@ def _kernel_text(kernel: Kernel) -> str:
             title = "split_kv: few query rows, split over the keys"
             sizes = [
                 ("lanes", f"{kernel.lanes} keys or value columns in a vector"),
-                ("rows", f"{kernel.rows} share a load of a key, at most {kernel.max_rows}"),
+                ("rows", f"{kernel.max_rows} of a kv head at most, {kernel.task_rows} of a task"),
+                ("tile", f"{kernel.tiles[0].rows} rows × {kernel.key_tile} keys"),
                 ("split_kv", f"{kernel.split_kv} keys a split"),
                 *_scoring(kernel),
             ]

@@ -110,9 +110,10 @@ def _verify_one(ir: AttentionIR, kernel: Kernel) -> None:
             _multiple("block_kv", kernel.block_kv, kernel.tile_scalars)
             _same_attention(ir, kernel)
         case SplitKV():
-            for name in ("rows", "max_rows", "split_kv"):
+            for name in ("key_tile", "task_rows", "split_kv"):
                 _positive(name, getattr(kernel, name))
-            _multiple("max_rows", kernel.max_rows, kernel.rows)
+            _require(kernel.tiles[-1].rows == 1, "tiles", "end with more than one row")
+            _require(kernel.max_rows <= kernel.task_rows, "max_rows", "is more than a task takes")
             _same_attention(ir, kernel)
         case Projection():
             for name in ("tile_rows", "tile_vectors", "block_m", "block_n", "block_k"):

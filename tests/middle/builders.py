@@ -8,7 +8,7 @@ from typing import Any
 from attngen.dtypes import FLOAT32
 from attngen.ir.attention import AttentionIR
 from attngen.ir.expr import DOT, TRUE, Binary, Const, Expr, K, Q, Unary, conjunction
-from attngen.ir.kernel import Buffer, FlashForward, SplitKV
+from attngen.ir.kernel import Buffer, FlashForward, SplitKV, SplitTile
 from attngen.mask_tiles import plan
 
 CAUSAL = Binary("le", K, Q)
@@ -75,8 +75,10 @@ def split(**changes: object) -> SplitKV:
     values: dict[str, object] = {
         "dtype": FLOAT32,
         "lanes": 8,
-        "rows": 2,
+        "tiles": (SplitTile(2, 1), SplitTile(1, 1)),
+        "key_tile": 4,
         "max_rows": 8,
+        "task_rows": 16,
         "split_kv": 256,
         "head_dim": 8,
         "value_dim": 6,

@@ -184,7 +184,8 @@ flash_forward: online softmax over blocks of query rows
         == """\
 split_kv: few query rows, split over the keys
   lanes     8 keys or value columns in a vector
-  rows      2 share a load of a key, at most 8
+  rows      8 of a kv head at most, 16 of a task
+  tile      2 rows × 4 keys
   split_kv  256 keys a split
   head_dim  8, value_dim 6, float32
   dot       0.5 * (query · key)

@@ -9,7 +9,7 @@ from middle.builders import CAUSAL, attention, flash, softcapped, split
 from attngen.dtypes import FLOAT32, FLOAT64
 from attngen.errors import InternalError
 from attngen.ir.expr import DOT, SCORE, TRUE, Binary, Const, Unary, Var
-from attngen.ir.kernel import Buffer, KernelIR, Projection
+from attngen.ir.kernel import Buffer, KernelIR, Projection, SplitTile
 from attngen.ir.verify import verify_attention, verify_kernel
 from attngen.mask_tiles import plan
 
@@ -101,7 +101,8 @@ def test_unsound_flash_kernel_is_named(changes: dict[str, object], message: str)
 def test_other_unsound_kernels_are_named() -> None:
     masked = {"mask": plan(CAUSAL), "sink": True}
     for kernel, message in (
-        (split(max_rows=7, **masked), "SplitKV.max_rows: must be a multiple of 2"),
+        (split(max_rows=17, **masked), "SplitKV.max_rows: is more than a task takes"),
+        (split(tiles=(SplitTile(2, 1),), **masked), "SplitKV.tiles: end with more than one row"),
         (split(split_kv=0, **masked), "SplitKV.split_kv: must be positive"),
         (Projection(FLOAT32, 8, 6, 2, 96, 512, 256, ()), "Projection.dtype: a core has no"),
         (Projection(FLOAT32, 8, 6, 2, 96, 520, 256, ()), "Projection.block_n: must be a multi"),

@@ -27,15 +27,28 @@ from attngen.backends.sections import (
 )
 from attngen.ir.attention import AttentionIR
 from attngen.ir.expr import Expr, loads, variables
-from attngen.ir.kernel import SourceFile, SplitKV
-from attngen.lowering import padded_row, round_up, workspace_elements
+from attngen.ir.kernel import SourceFile, SplitKV, SplitTile
+from attngen.lowering import padded_row, round_up, score_row, workspace_elements
 from attngen.render import render
 
 TEMPLATE = "numba_cpu/split_kv.py.jinja"
-_OPERATIONS = "fetch_add v_fma v_load v_splat v_store v_sum v_zero"
+_OPERATIONS = "fetch_add prefetch v_fma v_load v_splat v_splat_load v_store v_sum v_zero"
 _OF_SOFTMAX = " v_add v_max v_sub v_weight"
 
 _SEQUENCE_ALONE = frozenset({"q_first", "q_last", "q_len", "kv_len"})
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedTile:
+    """A register tile of some rows, as the template names it."""
+
+    name: str
+    what: str
+    count: int
+    times: str
+    width: int
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +61,16 @@ class SplitContext:
     group: int
     max_rows: int
     split_kv: int
-    rows: tuple[int, ...]
-    row_tile: int
+    task_rows: int
+    key_tile: int
+    keys: tuple[int, ...]
+    tiles: tuple[PrintedTile, ...]
     query_row: tuple[str, ...]
     score_row: tuple[str, ...]
+    output_row: tuple[str, ...]
+    plus: tuple[str, ...]
+    lane: tuple[str, ...]
+    has_rest: bool
     query_scale: float
     log2e: float
     ln2: float
@@ -114,6 +133,9 @@ def split_context(ir: AttentionIR, kernel: SplitKV) -> SplitContext:
     row_lines = assignments(rows, *reads)
     keys = {"k_first": "first", "k_last": "last - 1"}
     ends = ("key_first", "key_last")
+    most_rows = kernel.tiles[0].rows
+    score_stride = score_row(kernel.split_kv, kernel.key_tile, lanes)
+    output_stride = round_up(kernel.value_dim + 2, lanes)
     return SplitContext(
         summary=f"Attention of {ir.name}: decoding, few query rows against many keys.",
         head_dim=kernel.head_dim,
@@ -121,10 +143,16 @@ def split_context(ir: AttentionIR, kernel: SplitKV) -> SplitContext:
         group=ir.group,
         max_rows=kernel.max_rows,
         split_kv=kernel.split_kv,
-        rows=tuple(range(kernel.rows)),
-        row_tile=kernel.rows,
-        query_row=offsets(kernel.rows, padded_row(kernel.head_dim, lanes)),
-        score_row=offsets(kernel.rows, padded_row(kernel.split_kv, lanes)),
+        task_rows=kernel.task_rows,
+        key_tile=kernel.key_tile,
+        keys=tuple(range(kernel.key_tile)),
+        tiles=tuple(_printed(tile, lanes) for tile in kernel.tiles),
+        query_row=offsets(most_rows, padded_row(kernel.head_dim, lanes)),
+        score_row=offsets(most_rows, score_stride),
+        output_row=offsets(most_rows, output_stride),
+        plus=offsets(kernel.key_tile, 1),
+        lane=offsets(max(tile.value_vectors for tile in kernel.tiles), lanes),
+        has_rest=kernel.value_dim % lanes > 0,
         query_scale=kernel.query_scale,
         log2e=LOG2E,
         ln2=LN2,
@@ -153,10 +181,24 @@ def split_context(ir: AttentionIR, kernel: SplitKV) -> SplitContext:
         sink=kernel.sink,
         off_by_one=kernel.off_by_one,
         query_stride=padded_row(kernel.head_dim, lanes),
-        score_stride=padded_row(kernel.split_kv, lanes),
-        output_stride=round_up(kernel.value_dim + 2, lanes),
+        score_stride=score_stride,
+        output_stride=output_stride,
         buffers=place(kernel.buffers, kernel.dtype),
         workspace=workspace_elements(kernel.buffers, kernel.dtype),
+    )
+
+
+def _printed(tile: SplitTile, lanes: int) -> PrintedTile:
+    """A tile with the names of its functions."""
+    one = tile.rows == 1
+    return PrintedTile(
+        name="row" if one else "rows",
+        what="a row" if one else f"{tile.rows} rows",
+        count=tile.rows,
+        times="" if one else f"{tile.rows} * ",
+        width=tile.value_vectors * lanes,
+        rows=tuple(range(tile.rows)),
+        columns=tuple(range(tile.value_vectors)),
     )
 
 

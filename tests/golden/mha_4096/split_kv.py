@@ -1,12 +1,14 @@
 """Attention of mha_4096: decoding, few query rows against many keys.
 
 Split-KV attention (Flash-Decoding, Dao et al., 2023): with few query rows the time is that of
-reading K and V once. The keys are split into tasks of SPLIT keys, for any number of threads:
+reading K and V once. The keys are split into tasks of SPLIT keys, for any number of threads. Where
+the kv heads of a key lie side by side, a task takes several and reads memory in its order:
 
-    for a split of a kv head's keys (one task; all rows of the head share each pass over a key):
-        scores  = K q                   from K in place, value lanes in a vector
-        weights = exp2(scores - max),  output = Σ weight · V,  kept with their max and sum
-    who finishes a kv head's last split merges its partial results, in the order of the splits
+    for a split of the keys of some kv heads (one task):
+        scores  = K q                   from K in place, a tile of keys against a tile of rows
+        weights = exp2(scores - max)
+        output  = Σ weight · V          from V in place, kept with the maximum and the sum
+    who finishes the last split of these heads merges their partial results, in the splits' order
 """
 
 import numpy as np
@@ -17,6 +19,7 @@ from .simd import (
     ELEMENT,
     LANES,
     fetch_add,
+    prefetch,
     v_add,
     v_fma,
     v_iota,
@@ -25,6 +28,7 @@ from .simd import (
     v_max,
     v_select,
     v_splat,
+    v_splat_load,
     v_store,
     v_sub,
     v_sum,
@@ -43,21 +47,25 @@ HEAD_DIM = 128
 VALUE_DIM = 128
 GROUP = 1  # query heads that share one kv head
 MAX_ROWS = 16  # query rows of a kv head, at most
-ROW_TILE = 1  # rows that share one load of a key
+TASK_ROWS = 64  # rows of all kv heads of a task, at most
+KEY_TILE = 4  # keys that share one load of a query
 SPLIT = 256  # keys of a task
 QUERY_SCALE = ELEMENT(0.12751743082459868)  # brings the products into units of log2
 NEG_INF = ELEMENT(-np.inf)
 
 WHOLE_HEAD = HEAD_DIM - HEAD_DIM % LANES  # what whole vectors cover
 WHOLE_VALUE = VALUE_DIM - VALUE_DIM % LANES
+KEY_BLOCK = 8  # keys whose values are summed up in registers
+AHEAD = 16  # keys between what is read and what is prefetched
+LINE = 64 // ELEMENT(0).itemsize  # elements in a cache line
 
 # Where the parts of a worker's workspace begin, in elements; each on a cache line.
 QUERY_STRIDE = 144
 SCORE_STRIDE = 272
 QUERIES = 0  # scaled queries: [row][d]
-SCORES = 2304  # scores, then weights: [row][key]
-LANE_MAX = 6656  # lanes of a maximum
-WORKSPACE = 6672
+SCORES = 9216  # scores, then weights: [row][key]
+LANE_MAX = 26624  # lanes of a maximum
+WORKSPACE = 26640
 
 # A partial result of one row: its output, then its maximum and its sum.
 OUTPUT_STRIDE = 144
@@ -70,30 +78,201 @@ INNER = {**OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 @njit(**INNER)
-def load_queries(q, work, b, start, kv_h, rows):
-    """Copy the rows of a kv head, scaled; row r is query r // GROUP of head r % GROUP."""
-    for row in range(rows):
-        source = q[b, start + row // GROUP, kv_h * GROUP + row % GROUP]
-        for d in range(HEAD_DIM):
-            work[QUERIES + row * QUERY_STRIDE + d] = source[d] * QUERY_SCALE
+def load_queries(q, work, b, start, kv_h, heads, rows):
+    """Copy the rows of a task, scaled.
+
+    Row r of a kv head is query r // GROUP of its head r % GROUP.
+    """
+    slot = 0
+    for head in range(kv_h, kv_h + heads):
+        for row in range(rows):
+            source = q[b, start + row // GROUP, head * GROUP + row % GROUP]
+            for d in range(HEAD_DIM):
+                work[QUERIES + slot * QUERY_STRIDE + d] = source[d] * QUERY_SCALE
+            slot += 1
 
 
 @njit(**INNER)
-def score_keys(k, work, b, start, kv_h, keys, rows):
-    """scores[row, key] = q[row] · k[start + key], read in place."""
-    for key in range(keys):
-        source = k[b, start + key, kv_h]
-        for row in range(0, rows, ROW_TILE):
-            query = QUERIES + row * QUERY_STRIDE
-            at = SCORES + row * SCORE_STRIDE + key
-            dot0 = v_zero()
-            for d in range(0, WHOLE_HEAD, LANES):
-                x = v_load(source, d)
-                dot0 = v_fma(x, v_load(work, query + d), dot0)
-            rest0 = v_sum(dot0)
-            for d in range(WHOLE_HEAD, HEAD_DIM):
-                rest0 += source[d] * work[query + d]
-            work[at] = rest0
+def prefetch_row(row):
+    """Ask for a row of K or V."""
+    for d in range(0, row.size, LINE):
+        prefetch(row, d)
+
+
+@njit(**INNER)
+def prefetch_first(rows, b, start, keys, kv_h, heads):
+    """Ask for the rows of K or V that a task reads first."""
+    for key in range(start, start + min(keys, AHEAD)):
+        for head in range(kv_h, kv_h + heads):
+            prefetch_row(rows[b, key, head])
+
+
+@njit(**INNER)
+def score_tile_rows(k, work, b, first, last, kv_h, query, scores):
+    """scores[row, key] of 4 rows against KEY_TILE keys; past `last`, it is that key again."""
+    key0 = k[b, min(first, last), kv_h]
+    key1 = k[b, min(first + 1, last), kv_h]
+    key2 = k[b, min(first + 2, last), kv_h]
+    key3 = k[b, min(first + 3, last), kv_h]
+    dot0_0 = v_zero()
+    dot0_1 = v_zero()
+    dot0_2 = v_zero()
+    dot0_3 = v_zero()
+    dot1_0 = v_zero()
+    dot1_1 = v_zero()
+    dot1_2 = v_zero()
+    dot1_3 = v_zero()
+    dot2_0 = v_zero()
+    dot2_1 = v_zero()
+    dot2_2 = v_zero()
+    dot2_3 = v_zero()
+    dot3_0 = v_zero()
+    dot3_1 = v_zero()
+    dot3_2 = v_zero()
+    dot3_3 = v_zero()
+    for d in range(0, WHOLE_HEAD, LANES):
+        k0 = v_load(key0, d)
+        k1 = v_load(key1, d)
+        k2 = v_load(key2, d)
+        k3 = v_load(key3, d)
+        q0 = v_load(work, query + d)
+        dot0_0 = v_fma(k0, q0, dot0_0)
+        dot0_1 = v_fma(k1, q0, dot0_1)
+        dot0_2 = v_fma(k2, q0, dot0_2)
+        dot0_3 = v_fma(k3, q0, dot0_3)
+        q1 = v_load(work, query + 144 + d)
+        dot1_0 = v_fma(k0, q1, dot1_0)
+        dot1_1 = v_fma(k1, q1, dot1_1)
+        dot1_2 = v_fma(k2, q1, dot1_2)
+        dot1_3 = v_fma(k3, q1, dot1_3)
+        q2 = v_load(work, query + 288 + d)
+        dot2_0 = v_fma(k0, q2, dot2_0)
+        dot2_1 = v_fma(k1, q2, dot2_1)
+        dot2_2 = v_fma(k2, q2, dot2_2)
+        dot2_3 = v_fma(k3, q2, dot2_3)
+        q3 = v_load(work, query + 432 + d)
+        dot3_0 = v_fma(k0, q3, dot3_0)
+        dot3_1 = v_fma(k1, q3, dot3_1)
+        dot3_2 = v_fma(k2, q3, dot3_2)
+        dot3_3 = v_fma(k3, q3, dot3_3)
+    rest0_0 = v_sum(dot0_0)
+    rest0_1 = v_sum(dot0_1)
+    rest0_2 = v_sum(dot0_2)
+    rest0_3 = v_sum(dot0_3)
+    rest1_0 = v_sum(dot1_0)
+    rest1_1 = v_sum(dot1_1)
+    rest1_2 = v_sum(dot1_2)
+    rest1_3 = v_sum(dot1_3)
+    rest2_0 = v_sum(dot2_0)
+    rest2_1 = v_sum(dot2_1)
+    rest2_2 = v_sum(dot2_2)
+    rest2_3 = v_sum(dot2_3)
+    rest3_0 = v_sum(dot3_0)
+    rest3_1 = v_sum(dot3_1)
+    rest3_2 = v_sum(dot3_2)
+    rest3_3 = v_sum(dot3_3)
+    for d in range(WHOLE_HEAD, HEAD_DIM):
+        q0 = work[query + d]
+        rest0_0 += key0[d] * q0
+        rest0_1 += key1[d] * q0
+        rest0_2 += key2[d] * q0
+        rest0_3 += key3[d] * q0
+        q1 = work[query + 144 + d]
+        rest1_0 += key0[d] * q1
+        rest1_1 += key1[d] * q1
+        rest1_2 += key2[d] * q1
+        rest1_3 += key3[d] * q1
+        q2 = work[query + 288 + d]
+        rest2_0 += key0[d] * q2
+        rest2_1 += key1[d] * q2
+        rest2_2 += key2[d] * q2
+        rest2_3 += key3[d] * q2
+        q3 = work[query + 432 + d]
+        rest3_0 += key0[d] * q3
+        rest3_1 += key1[d] * q3
+        rest3_2 += key2[d] * q3
+        rest3_3 += key3[d] * q3
+    at = scores
+    work[at] = rest0_0
+    work[at + 1] = rest0_1
+    work[at + 2] = rest0_2
+    work[at + 3] = rest0_3
+    at = scores + 272
+    work[at] = rest1_0
+    work[at + 1] = rest1_1
+    work[at + 2] = rest1_2
+    work[at + 3] = rest1_3
+    at = scores + 544
+    work[at] = rest2_0
+    work[at + 1] = rest2_1
+    work[at + 2] = rest2_2
+    work[at + 3] = rest2_3
+    at = scores + 816
+    work[at] = rest3_0
+    work[at + 1] = rest3_1
+    work[at + 2] = rest3_2
+    work[at + 3] = rest3_3
+
+
+@njit(**INNER)
+def score_tile_row(k, work, b, first, last, kv_h, query, scores):
+    """scores[row, key] of a row against KEY_TILE keys; past `last`, it is that key again."""
+    key0 = k[b, min(first, last), kv_h]
+    key1 = k[b, min(first + 1, last), kv_h]
+    key2 = k[b, min(first + 2, last), kv_h]
+    key3 = k[b, min(first + 3, last), kv_h]
+    dot0_0 = v_zero()
+    dot0_1 = v_zero()
+    dot0_2 = v_zero()
+    dot0_3 = v_zero()
+    for d in range(0, WHOLE_HEAD, LANES):
+        k0 = v_load(key0, d)
+        k1 = v_load(key1, d)
+        k2 = v_load(key2, d)
+        k3 = v_load(key3, d)
+        q0 = v_load(work, query + d)
+        dot0_0 = v_fma(k0, q0, dot0_0)
+        dot0_1 = v_fma(k1, q0, dot0_1)
+        dot0_2 = v_fma(k2, q0, dot0_2)
+        dot0_3 = v_fma(k3, q0, dot0_3)
+    rest0_0 = v_sum(dot0_0)
+    rest0_1 = v_sum(dot0_1)
+    rest0_2 = v_sum(dot0_2)
+    rest0_3 = v_sum(dot0_3)
+    for d in range(WHOLE_HEAD, HEAD_DIM):
+        q0 = work[query + d]
+        rest0_0 += key0[d] * q0
+        rest0_1 += key1[d] * q0
+        rest0_2 += key2[d] * q0
+        rest0_3 += key3[d] * q0
+    at = scores
+    work[at] = rest0_0
+    work[at + 1] = rest0_1
+    work[at + 2] = rest0_2
+    work[at + 3] = rest0_3
+
+
+@njit(**INNER)
+def score_keys(k, work, b, start, keys, kv_h, heads, rows):
+    """scores[row, key] = q[row] · k[start + key], read in place, in the order of memory."""
+    last = start + keys - 1
+    for key in range(0, keys, KEY_TILE):
+        for head in range(heads):
+            for i in range(KEY_TILE):
+                prefetch_row(k[b, min(start + key + i + AHEAD, last), kv_h + head])
+            query = QUERIES + head * rows * QUERY_STRIDE
+            at = SCORES + head * rows * SCORE_STRIDE + key
+            row = 0
+            while row + 4 <= rows:
+                score_tile_rows(k, work, b, start + key, last, kv_h + head, query, at)
+                query += 4 * QUERY_STRIDE
+                at += 4 * SCORE_STRIDE
+                row += 4
+            while row + 1 <= rows:
+                score_tile_row(k, work, b, start + key, last, kv_h + head, query, at)
+                query += QUERY_STRIDE
+                at += SCORE_STRIDE
+                row += 1
 
 
 @njit(**INNER)
@@ -131,23 +310,181 @@ def softmax_row(work, row, keys, partial, at):
 
 
 @njit(**INNER)
-def weigh_values(v, work, partial, at, b, start, kv_h, keys, rows):
-    """output[row] = Σ weight[row, key] · v[start + key], read in place."""
-    for row in range(rows):
-        for d in range(VALUE_DIM):
-            partial[at + row * OUTPUT_STRIDE + d] = ELEMENT(0)
+def weigh_tile_rows(v, work, partial, b, start, keys, kv_h, column, weights, outputs):
+    """output[row] += Σ weight[row, key] · v[start + key], for 4 rows and 64 columns."""
+    at = outputs + column
+    out0_0 = v_load(partial, at)
+    out0_1 = v_load(partial, at + 16)
+    out0_2 = v_load(partial, at + 32)
+    out0_3 = v_load(partial, at + 48)
+    at = outputs + 144 + column
+    out1_0 = v_load(partial, at)
+    out1_1 = v_load(partial, at + 16)
+    out1_2 = v_load(partial, at + 32)
+    out1_3 = v_load(partial, at + 48)
+    at = outputs + 288 + column
+    out2_0 = v_load(partial, at)
+    out2_1 = v_load(partial, at + 16)
+    out2_2 = v_load(partial, at + 32)
+    out2_3 = v_load(partial, at + 48)
+    at = outputs + 432 + column
+    out3_0 = v_load(partial, at)
+    out3_1 = v_load(partial, at + 16)
+    out3_2 = v_load(partial, at + 32)
+    out3_3 = v_load(partial, at + 48)
     for key in range(keys):
         source = v[b, start + key, kv_h]
+        w0 = v_splat_load(work, weights + key)
+        w1 = v_splat_load(work, weights + 272 + key)
+        w2 = v_splat_load(work, weights + 544 + key)
+        w3 = v_splat_load(work, weights + 816 + key)
+        x = v_load(source, column)
+        out0_0 = v_fma(x, w0, out0_0)
+        out1_0 = v_fma(x, w1, out1_0)
+        out2_0 = v_fma(x, w2, out2_0)
+        out3_0 = v_fma(x, w3, out3_0)
+        x = v_load(source, column + 16)
+        out0_1 = v_fma(x, w0, out0_1)
+        out1_1 = v_fma(x, w1, out1_1)
+        out2_1 = v_fma(x, w2, out2_1)
+        out3_1 = v_fma(x, w3, out3_1)
+        x = v_load(source, column + 32)
+        out0_2 = v_fma(x, w0, out0_2)
+        out1_2 = v_fma(x, w1, out1_2)
+        out2_2 = v_fma(x, w2, out2_2)
+        out3_2 = v_fma(x, w3, out3_2)
+        x = v_load(source, column + 48)
+        out0_3 = v_fma(x, w0, out0_3)
+        out1_3 = v_fma(x, w1, out1_3)
+        out2_3 = v_fma(x, w2, out2_3)
+        out3_3 = v_fma(x, w3, out3_3)
+    at = outputs + column
+    v_store(partial, at, out0_0)
+    v_store(partial, at + 16, out0_1)
+    v_store(partial, at + 32, out0_2)
+    v_store(partial, at + 48, out0_3)
+    at = outputs + 144 + column
+    v_store(partial, at, out1_0)
+    v_store(partial, at + 16, out1_1)
+    v_store(partial, at + 32, out1_2)
+    v_store(partial, at + 48, out1_3)
+    at = outputs + 288 + column
+    v_store(partial, at, out2_0)
+    v_store(partial, at + 16, out2_1)
+    v_store(partial, at + 32, out2_2)
+    v_store(partial, at + 48, out2_3)
+    at = outputs + 432 + column
+    v_store(partial, at, out3_0)
+    v_store(partial, at + 16, out3_1)
+    v_store(partial, at + 32, out3_2)
+    v_store(partial, at + 48, out3_3)
+
+
+@njit(**INNER)
+def weigh_tile_row(v, work, partial, b, start, keys, kv_h, column, weights, outputs):
+    """output[row] += Σ weight[row, key] · v[start + key], for a row and 128 columns."""
+    at = outputs + column
+    out0_0 = v_load(partial, at)
+    out0_1 = v_load(partial, at + 16)
+    out0_2 = v_load(partial, at + 32)
+    out0_3 = v_load(partial, at + 48)
+    out0_4 = v_load(partial, at + 64)
+    out0_5 = v_load(partial, at + 80)
+    out0_6 = v_load(partial, at + 96)
+    out0_7 = v_load(partial, at + 112)
+    for key in range(keys):
+        source = v[b, start + key, kv_h]
+        w0 = v_splat_load(work, weights + key)
+        x = v_load(source, column)
+        out0_0 = v_fma(x, w0, out0_0)
+        x = v_load(source, column + 16)
+        out0_1 = v_fma(x, w0, out0_1)
+        x = v_load(source, column + 32)
+        out0_2 = v_fma(x, w0, out0_2)
+        x = v_load(source, column + 48)
+        out0_3 = v_fma(x, w0, out0_3)
+        x = v_load(source, column + 64)
+        out0_4 = v_fma(x, w0, out0_4)
+        x = v_load(source, column + 80)
+        out0_5 = v_fma(x, w0, out0_5)
+        x = v_load(source, column + 96)
+        out0_6 = v_fma(x, w0, out0_6)
+        x = v_load(source, column + 112)
+        out0_7 = v_fma(x, w0, out0_7)
+    at = outputs + column
+    v_store(partial, at, out0_0)
+    v_store(partial, at + 16, out0_1)
+    v_store(partial, at + 32, out0_2)
+    v_store(partial, at + 48, out0_3)
+    v_store(partial, at + 64, out0_4)
+    v_store(partial, at + 80, out0_5)
+    v_store(partial, at + 96, out0_6)
+    v_store(partial, at + 112, out0_7)
+
+
+@njit(**INNER)
+def weigh_values(v, work, partial, at, head_step, b, start, keys, kv_h, heads, rows):
+    """output[row] = Σ weight[row, key] · v[start + key], read in place, in the order of memory."""
+    for head in range(heads):
         for row in range(rows):
-            weight = work[SCORES + row * SCORE_STRIDE + key]
-            if weight == ELEMENT(0):
-                continue  # a masked key, whose value may be NaN
-            output = at + row * OUTPUT_STRIDE
-            for d in range(0, WHOLE_VALUE, LANES):
-                total = v_fma(v_splat(weight), v_load(source, d), v_load(partial, output + d))
-                v_store(partial, output + d, total)
-            for d in range(WHOLE_VALUE, VALUE_DIM):
-                partial[output + d] += weight * source[d]
+            output = at + head * head_step + row * OUTPUT_STRIDE
+            for d in range(VALUE_DIM):
+                partial[output + d] = ELEMENT(0)
+    last = start + keys - 1
+    for first in range(0, keys, KEY_BLOCK):
+        key = start + first
+        count = min(KEY_BLOCK, keys - first)
+        for head in range(heads):
+            kv = kv_h + head
+            for i in range(count):
+                prefetch_row(v[b, min(key + i + AHEAD, last), kv])
+            weights = SCORES + head * rows * SCORE_STRIDE + first
+            output = at + head * head_step
+            row = 0
+            while row + 4 <= rows:
+                for column in range(0, WHOLE_VALUE, 64):
+                    weigh_tile_rows(v, work, partial, b, key, count, kv, column, weights, output)
+                weights += 4 * SCORE_STRIDE
+                output += 4 * OUTPUT_STRIDE
+                row += 4
+            while row + 1 <= rows:
+                for column in range(0, WHOLE_VALUE, 128):
+                    weigh_tile_row(v, work, partial, b, key, count, kv, column, weights, output)
+                weights += SCORE_STRIDE
+                output += OUTPUT_STRIDE
+                row += 1
+
+
+@njit(**INNER)
+def is_finite(partial, output):
+    """Whether a row of outputs holds neither NaN nor infinities."""
+    probe = v_zero()  # stays 0 for finite data, as x · 0 is NaN for NaN and infinities
+    for d in range(0, WHOLE_VALUE, LANES):
+        probe = v_fma(v_load(partial, output + d), v_zero(), probe)
+    rest = v_sum(probe)
+    for d in range(WHOLE_VALUE, VALUE_DIM):
+        rest += partial[output + d] * ELEMENT(0)
+    return rest == ELEMENT(0)
+
+
+@njit(**INNER)
+def weigh_without_leaks(v, work, partial, output, b, start, keys, kv_h, weights):
+    """What `weigh_values` does, for one row whose keys may have NaN or infinities as values.
+
+    A weight of exactly 0 is a masked key, and 0 · NaN must not reach a row that may not see it.
+    """
+    for d in range(VALUE_DIM):
+        partial[output + d] = ELEMENT(0)
+    for key in range(keys):
+        weight = work[weights + key]
+        if weight == ELEMENT(0):
+            continue
+        source = v[b, start + key, kv_h]
+        for d in range(0, WHOLE_VALUE, LANES):
+            total = v_fma(v_load(source, d), v_splat(weight), v_load(partial, output + d))
+            v_store(partial, output + d, total)
+        for d in range(WHOLE_VALUE, VALUE_DIM):
+            partial[output + d] += weight * source[d]
 
 
 @njit(**INNER)
@@ -190,28 +527,43 @@ def attend_split(
     work,
     partial,
     at,
+    head_step,
     sequence,
     b,
-    kv_h,
+    first_head,
+    heads,
     first,
     last,
 ):
-    """One task: all rows of a kv head against keys first … last - 1, into partial[at:]."""
+    """One task: all rows of some kv heads against keys first … last - 1, into partial[at:]."""
     batch, q_start, q_len, k_start, kv_len = sequence
     rows = q_len * GROUP
     keys = last - first
-    load_queries(q, work, batch, q_start, kv_h, rows)
-    score_keys(k, work, batch, k_start + first, kv_h, keys, rows)
+    start = k_start + first
+    prefetch_first(k, batch, start, keys, first_head, heads)
+    load_queries(q, work, batch, q_start, first_head, heads, rows)
+    score_keys(k, work, batch, start, keys, first_head, heads, rows)
+    prefetch_first(v, batch, start, keys, first_head, heads)
     offset = kv_len - q_len  # position of query 0
-    q_first = offset
-    k_last = last - 1
-    full = k_last <= q_first
-    for row in range(rows):
-        q = row // GROUP + offset
-        if not full:
-            mask_row(work, row, keys, q, first)
-        softmax_row(work, row, keys, partial, at + row * OUTPUT_STRIDE)
-    weigh_values(v, work, partial, at, batch, k_start + first, kv_h, keys, rows)
+    for kv_h in range(first_head, first_head + heads):
+        output = at + (kv_h - first_head) * head_step
+        q_first = offset
+        k_last = last - 1
+        full = k_last <= q_first
+        for row in range(rows):
+            slot = (kv_h - first_head) * rows + row
+            q = row // GROUP + offset
+            if not full:
+                mask_row(work, slot, keys, q, first)
+            softmax_row(work, slot, keys, partial, output + row * OUTPUT_STRIDE)
+    weigh_values(v, work, partial, at, head_step, batch, start, keys, first_head, heads, rows)
+    for head in range(heads):
+        for row in range(rows):
+            output = at + head * head_step + row * OUTPUT_STRIDE
+            if not is_finite(partial, output):
+                weights = SCORES + (head * rows + row) * SCORE_STRIDE
+                kv_h = first_head + head
+                weigh_without_leaks(v, work, partial, output, batch, start, keys, kv_h, weights)
 
 
 @njit(**INNER)
@@ -233,8 +585,9 @@ def worker(arguments, index):
     kv_heads, HEAD_DIM) and v (batch, length, kv_heads, VALUE_DIM), whose last axes are contiguous,
     out (batch, length, heads, VALUE_DIM); lse (batch, heads, length), of size 0 if it is not
     wanted; workspaces (workers, WORKSPACE), each from a cache line on; counters: of tasks, and of
-    finished splits for each kv head of each sequence, all 0; sequences, as `find_sequence` reads
-    them; places: where each sequence's partial results begin; partial.
+    finished splits for the kv heads of each sequence, all 0; sequences, as `find_sequence` reads
+    them; places: how many kv heads a task takes, and where each sequence's partial results begin;
+    partial.
     """
     q = array_at(arguments, 0, 4)
     k = array_at(arguments, 1, 4)
@@ -255,12 +608,15 @@ def worker(arguments, index):
         sequence, number, task = find_sequence(sequences, task)
         batch, q_start, q_len, _, kv_len = sequence
         splits = max(1, (kv_len + SPLIT - 1) // SPLIT)  # of the whole sequence, seen or not
-        kv_h, split = divmod(task, splits)
+        first_head, split = divmod(task, splits)
+        first_head *= places[0]
+        heads = min(places[0], kv_heads - first_head)
         first_key, end_key = key_range(q_len, kv_len)
         first = min(max(split * SPLIT, first_key // LANES * LANES), end_key)
         last = min(max((split + 1) * SPLIT, first), end_key)
         step = q_len * GROUP * OUTPUT_STRIDE
-        start = places[number] + kv_h * splits * step
+        head_step = splits * step
+        start = places[1 + number] + first_head * head_step
         attend_split(
             q,
             k,
@@ -268,19 +624,35 @@ def worker(arguments, index):
             work,
             partial,
             start + split * step,
+            head_step,
             sequence,
             number,
-            kv_h,
+            first_head,
+            heads,
             first,
             last,
         )
-        if fetch_add(counters, 1 + number * kv_heads + kv_h, 1) == splits - 1:
-            merge(out, lse, partial, start, splits, batch, q_start, kv_h, q_len * GROUP)
+        if fetch_add(counters, 1 + number * kv_heads + first_head, 1) == splits - 1:
+            for kv_h in range(first_head, first_head + heads):
+                merge(out, lse, partial, start, splits, batch, q_start, kv_h, q_len * GROUP)
+                start += head_step
 
 
 def can_take(k, v, q_len):
     """Whether this kernel can compute the attention of sequences of up to `q_len` queries."""
     return q_len * GROUP <= MAX_ROWS and k.strides[3] == v.strides[3] == k.itemsize
+
+
+def heads_of_a_task(k, q_len, splits, workers):
+    """How many kv heads a task takes; results do not depend on it.
+
+    Where the heads of a key lie side by side, taking them together reads memory in its order; but
+    there must be enough tasks for all workers.
+    """
+    if abs(k.strides[2]) >= abs(k.strides[1]):
+        return 1
+    kv_heads = k.shape[2]
+    return max(1, min(kv_heads, TASK_ROWS // (q_len * GROUP), kv_heads * splits // (4 * workers)))
 
 
 def forward(q, k, v, out, lse, sink, table, workers):
@@ -289,12 +661,13 @@ def forward(q, k, v, out, lse, sink, table, workers):
     Shapes are those of `worker`; `table` has a row for each sequence, each with a query or more.
     """
     kv_heads = k.shape[2]
-    tasks = np.maximum(1, -(-table[:, 4] // SPLIT)) * kv_heads
-    sizes = tasks * table[:, 2] * (GROUP * OUTPUT_STRIDE)
-    places = np.cumsum(sizes) - sizes
+    splits = np.maximum(1, -(-table[:, 4] // SPLIT))
+    heads = heads_of_a_task(k, int(table[:, 2].max()), int(splits.sum()), workers)
+    sizes = splits * table[:, 2] * (kv_heads * GROUP * OUTPUT_STRIDE)
+    places = np.concatenate(([heads], np.cumsum(sizes) - sizes))
     partial = np.empty(int(sizes.sum()), ELEMENT)
     counters = np.zeros(1 + len(table) * kv_heads, np.int64)
-    sequences = numbered(table, tasks)
+    sequences = numbered(table, splits * -(-kv_heads // heads))
     workers = min(workers, int(sequences[-1]))
     workspaces = _pool.take(workers)
     arrays = (q, k, v, out, lse, workspaces, counters, sequences, places, partial)
