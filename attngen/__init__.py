@@ -3,6 +3,7 @@
     attention = attngen.compile("mha_4096")        # a file, a name, or a mapping
     out = attention.bind(weights)(x)               # a layer: x is (S, d_model)
     out = attngen.compile({"heads": 8, "head_dim": 64})(q, k, v)   # a core
+    table = attngen.sweep("sweep_head_dim").run()  # measure what a spec says under sweep
 
 ``from attngen.kernels import mha_4096`` compiles a named spec on first use.
 """
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
         CallTypeError,
         CallValueError,
         SpecError,
+        SweepError,
         TargetError,
     )
+    from attngen.sweeps.run import sweep
     from attngen.tile_maps import tile_map
     from attngen.weights import Weights
 
@@ -33,10 +36,12 @@ _PUBLIC = {
     "CallTypeError": "attngen.errors",
     "CallValueError": "attngen.errors",
     "SpecError": "attngen.errors",
+    "SweepError": "attngen.errors",
     "TargetError": "attngen.errors",
     "Weights": "attngen.weights",
     "compile": "attngen.driver",
     "interpret": "attngen.driver",
+    "sweep": "attngen.sweeps.run",
     "tile_map": "attngen.tile_maps",
 }
 
@@ -47,10 +52,12 @@ __all__ = [
     "CallTypeError",
     "CallValueError",
     "SpecError",
+    "SweepError",
     "TargetError",
     "Weights",
     "compile",
     "interpret",
+    "sweep",
     "tile_map",
 ]
 

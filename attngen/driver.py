@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 from attngen import attention, lowering, passes
 from attngen.backends.numba_cpu.probe import probe
 from attngen.backends.numba_cpu.scheduling import propose
-from attngen.cache import Cache, CacheKey, key_for
+from attngen.cache import Cache, CacheKey, compiler_digest, key_for
 from attngen.dense_mask import MaskKind, with_dense_mask
 from attngen.fingerprint import text_digest
 from attngen.interpreter import CoreInterpreter, Interpreter, LayerInterpreter
@@ -196,6 +196,11 @@ def _explain(stages: Stages) -> str:
     from attngen.explain import explain
 
     return explain(stages).to_text()
+
+
+def source_digest() -> str:
+    """Digest of all that makes kernels: templates and attngen's own source."""
+    return text_digest(compiler_digest() + _templates_digest())
 
 
 def _templates_digest() -> str:

@@ -73,5 +73,9 @@ class CacheError(AttngenError, OSError):
     """The cache folder is unusable and the request cannot be met without it."""
 
 
+class SweepError(AttngenError, OSError):
+    """A sweep cannot keep its results, or not reach those who measure; what is there is safe."""
+
+
 class InternalError(AttngenError, AssertionError):
     """A stage produced something its verifier rejects: a fault of the compiler, to be reported."""

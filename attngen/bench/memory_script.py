@@ -7,39 +7,14 @@ reset just before the call.
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import json
 import sys
-from pathlib import Path
 
 from attngen.bench.cases import Case
+from attngen.bench.high_water import measure_rise
 from attngen.bench.peers import CannotDoError, Ours, Peer, Prepared, all_peers
 from attngen.driver import run_stages
 from attngen.inputs import random_inputs
-from attngen.loader import NAMESPACE
-
-
-def _status(field: str) -> int:
-    """A field of /proc/self/status in bytes."""
-    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1]) << 10
-    raise KeyError(field)
-
-
-def _drop_workspaces() -> None:
-    """Empty the pools in which our kernels keep workspaces between calls, so that they count."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith(f"{NAMESPACE}.") and hasattr(module, "_pool"):
-            module._pool.free.clear()
-
-
-def _return_free_memory() -> None:
-    """Give the allocator's free pages back, so that using them again counts."""
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "malloc_trim"):
-        libc.malloc_trim(0)
 
 
 def _prepare(peer: Peer, case: Case, threads: int) -> Prepared:
@@ -59,13 +34,7 @@ def measure(request: dict[str, object]) -> dict[str, object]:
         prepared = _prepare(peer, case, threads)
     except CannotDoError as error:
         return {"bytes": None, "reason": str(error)}
-    _drop_workspaces()
-    gc.collect()
-    _return_free_memory()
-    before = _status("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    result = prepared.call()
-    peak = _status("VmHWM") - before
+    result, peak = measure_rise(prepared.call)
     if prepared.allocates_result:
         peak -= prepared.to_numpy(result).nbytes
     return {"bytes": max(0, peak), "reason": None}

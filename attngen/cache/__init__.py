@@ -6,7 +6,7 @@ never an error; where nothing can be written, a private folder serves for this p
 """
 
 from attngen.cache.folder import CacheWarning, default_folder
-from attngen.cache.key import CacheKey, key_for
+from attngen.cache.key import CacheKey, compiler_digest, key_for
 from attngen.cache.shelf import Entry
 from attngen.cache.store import Cache, Difference, FieldChange, Finding
 
@@ -18,6 +18,7 @@ __all__ = [
     "Entry",
     "FieldChange",
     "Finding",
+    "compiler_digest",
     "default_folder",
     "key_for",
 ]

@@ -76,7 +76,7 @@ def key_for(ir: AttentionIR, schedule: CpuSchedule, target: CpuTarget, templates
         *_flatten("spec", ir),
         *((f"schedule.{name}", _text(d.value)) for name, d in schedule.decisions()),
         ("templates", templates),
-        ("compiler", _compiler_digest()),
+        ("compiler", compiler_digest()),
         ("attngen", _attngen_version()),
         ("numba", numba.__version__),
         ("llvmlite", llvmlite.__version__),
@@ -119,7 +119,7 @@ def _attngen_version() -> str:
 
 
 @functools.cache
-def _compiler_digest() -> str:
+def compiler_digest() -> str:
     """Digest of attngen's own source: in a checkout the version does not change with every edit."""
     package = Path(__file__).resolve().parents[1]
     total = hashlib.sha256()

@@ -56,6 +56,19 @@ def bench_command(
             show_default=False,
         ),
     ] = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option(
+            "--compare",
+            metavar="OLD.json",
+            help="Also compare with an earlier --json file; a line that became slower is exit 1.",
+            show_default=False,
+        ),
+    ] = None,
+    tolerance: Annotated[
+        float,
+        typer.Option("--tolerance", min=0.0, metavar="X", help="With --compare: how much is same."),
+    ] = 0.05,
 ) -> None:
     """Time our kernels and their peers in turn, with equal threads; results are checked first."""
     if suite not in SUITES:
@@ -64,14 +77,39 @@ def bench_command(
         )
     counts = _thread_counts(threads)
     chosen = _choose_peers(peers)
+    old = _read_old(compare)
     good, data, tables, about = _measure(suite, counts, chosen, rounds)
+    lost = old is not None and _compare(old, data, tables, tolerance)
     if json_file is not None:
         _write_json(json_file, data)
     if json_file != "-":
         _print(tables, layout, about)
     if not good:
         note("error: a result of ours is wrong; see the notes under the table")
+    if lost:
+        note(f"error: slower than {compare}; see the last table")
+    if lost or not good:
         raise typer.Exit(1)
+
+
+def _read_old(path: Path | None) -> dict[str, Any] | None:
+    from attngen.bench.compare import read_document
+
+    return None if path is None else read_document(path)
+
+
+def _compare(
+    old: dict[str, Any], data: dict[str, Any], tables: list[Table], tolerance: float
+) -> bool:
+    """Whether something was lost; the comparison joins `data` and `tables`."""
+    from dataclasses import asdict
+
+    from attngen.bench import compare
+
+    comparison = compare.compare(old, data, tolerance=tolerance)
+    data["comparison"] = asdict(comparison)
+    tables.append(compare.table(comparison, tolerance))
+    return comparison.lost
 
 
 def _measure(

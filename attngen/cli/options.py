@@ -28,6 +28,15 @@ ScheduleOption = Annotated[
         show_default=False,
     ),
 ]
+SettingOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="A key of the spec, such as head_dim=64 or window.left=255; may be repeated.",
+        show_default=False,
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON value for programs.")]
 ThreadsOption = Annotated[
     int | None,

@@ -12,6 +12,7 @@ from attngen.cli.options import (
     KvLenOption,
     QLenOption,
     ScheduleOption,
+    SettingOption,
     SpecArgument,
     ThreadsOption,
     parse_overrides,
@@ -32,18 +33,21 @@ def run_command(
     repeat: Annotated[int, typer.Option(min=1, metavar="N", help="Timed calls.")] = 7,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the random input.")] = 0,
     schedule: ScheduleOption = None,
+    setting: SettingOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a spec on random input, check the result against float64, and time it."""
     from attngen.costs import Lengths
     from attngen.explain import DEFAULT_LENGTH
+    from attngen.spec.reader import read_spec
     from attngen.trial import run_trial
 
     overrides = parse_overrides(schedule)
     count = use_threads(threads)
     queries = DEFAULT_LENGTH if q_len is None else q_len
     lengths = Lengths(queries, queries if kv_len is None else kv_len, batch)
-    trial = run_trial(spec, lengths, overrides=overrides, threads=count, repeat=repeat, seed=seed)
+    what = read_spec(spec, setting or ())
+    trial = run_trial(what, lengths, overrides=overrides, threads=count, repeat=repeat, seed=seed)
     if as_json:
         say_json(trial.to_json())
     else:

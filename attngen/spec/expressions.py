@@ -26,7 +26,6 @@ from attngen.spec.vocabulary import (
     OPERATORS,
     OTHER_FUNCTIONS,
     OTHER_NAMES,
-    VARIABLES,
     WORDS,
     Scope,
     index_hint,
@@ -58,7 +57,8 @@ def parse(text: str, scope: Scope) -> Parsed:
         return Parsed(None, tuple(reader.mistakes))
     kind = kind_of(expr)
     if scope.wants == "truth" and kind != "boolean":
-        reader.refuse(tree, f"is {WORDS[kind]}, and a mask is a truth value", _truth_hint(kind))
+        message = f"is {WORDS[kind]}, and a {scope.noun} is a truth value"
+        reader.refuse(tree, message, _truth_hint(kind))
     if scope.wants == "number" and kind == "boolean":
         hint = "write score if condition else x for a choice"
         reader.refuse(tree, "is a truth value, and a score is a number", hint)
@@ -156,15 +156,15 @@ class _Reader:
     def name(self, node: ast.Name) -> Expr | None:
         """A variable or a parameter."""
         name, scope = node.id, self.scope
-        if name in VARIABLES:
-            return Var(name, scope.key)
+        if name in scope.variables:
+            return Var(name, scope.key, scope.variables[name])
         if name == "score" and scope.score:
             return DOT
         if name in scope.parameters:
             return Const(scope.parameters[name], scope.key)
         if name in scope.inputs:
             self.refuse(node, f"reads '{name}' without an index", index_hint(scope.inputs[name]))
-        elif name == "score":
+        elif name == "score" and scope.noun == "mask":
             hint = "a mask says which pairs attend; write score: x if condition else y"
             self.refuse(node, "reads 'score', which a mask does not know", hint)
         elif name in ALL_FUNCTIONS:
@@ -347,7 +347,7 @@ class _Reader:
 
     def checked(self, node: ast.expr, expr: Expr) -> Expr | None:
         """`expr`, unless it divides by zero or leaves the 64 bits of a whole number."""
-        found = unsound(expr)
+        found = unsound(expr, self.scope.ranges)
         if found is not None:
             self.refuse(node, *found)
             return None

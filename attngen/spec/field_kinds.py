@@ -5,6 +5,7 @@ Input: none. Output: immutable descriptions, which the checker of values and the
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -101,6 +102,28 @@ class Named:
     item: Field
 
 
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """A mapping from the dotted names of `fields` to the values that each of them goes through.
+
+    Beside them it has the groups ``cross`` and ``zip``, mappings or lists of mappings of the same
+    form, and ``where``, a condition or a list of them.
+    """
+
+    fields: tuple[Field, ...]
+    named: tuple[Field, ...] = ()
+
+    def field(self, key: str) -> Field | None:
+        """The field of that dotted name; those of `named` are followed by a name of their own."""
+        found = next((f for f in self.fields if f.name == key), None)
+        if found is None and "." in key:
+            home, _, name = key.partition(".")
+            found = next((f for f in self.named if f.name == home), None)
+            if re.fullmatch(IDENTIFIER, name) is None:
+                return None
+        return found
+
+
 Kind: TypeAlias = (
     Integer
     | Number
@@ -114,6 +137,7 @@ Kind: TypeAlias = (
     | Expression
     | Shape
     | Named
+    | Axes
 )
 
 

@@ -12,6 +12,7 @@ from typing import get_args, get_type_hints
 from attngen.dtypes import DTYPES
 from attngen.ir.attention import OUTPUTS, SIZES
 from attngen.ir.schedule import CpuSchedule
+from attngen.spec.axes import axes_of
 from attngen.spec.buckets import MAX_T5_DISTANCE
 from attngen.spec.field_kinds import (
     IDENTIFIER,
@@ -73,7 +74,7 @@ _MASK_HINT = "such as mask: k <= q and q - k < 512"
 _SCORE_HINT = "such as score: score + 0.5 * (k - q)"
 _INPUTS_HINT = "such as {doc: {shape: [batch, kv_len], dtype: int}}"
 
-SPEC = Section(
+_PLAIN = Section(
     (
         Field(
             "name",
@@ -327,6 +328,15 @@ SPEC = Section(
     ),
     later=(
         *("rope", "norm", "projection", "gate"),
-        *("cache", "sweep", "dropout"),
+        *("cache", "dropout"),
     ),
 )
+_SWEEP = Field(
+    "sweep",
+    axes_of(_PLAIN),
+    "What `attngen sweep` measures: keys of the spec, dotted below the top, and batch, q_len, "
+    "kv_len, threads and target, each with a list or a range of values; they are crossed.",
+    "nothing to sweep",
+)
+
+SPEC = Section((*_PLAIN.fields, _SWEEP), _PLAIN.later)

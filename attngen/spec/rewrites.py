@@ -11,6 +11,7 @@ from typing import assert_never
 from attngen.spec.field_kinds import (
     PER_HEAD,
     AnyNumber,
+    Axes,
     Choice,
     Expression,
     Flag,
@@ -49,7 +50,7 @@ def expected(kind: Kind) -> str:
             return either([word(o) for o in options])
         case Words():
             return "a list"
-        case Section() | Named():
+        case Section() | Named() | Axes():
             return "a mapping"
         case _:
             assert_never(kind)

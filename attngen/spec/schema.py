@@ -14,6 +14,7 @@ from attngen.spec.field_kinds import (
     PER_HEAD,
     SIZE_MAX,
     AnyNumber,
+    Axes,
     Choice,
     Expression,
     Field,
@@ -30,6 +31,7 @@ from attngen.spec.field_kinds import (
 )
 from attngen.spec.fields import SPEC
 from attngen.spec.lexical import MAX_LENGTH
+from attngen.spec.sweep_reader import RANGE, RANGED, REQUIRED
 
 
 def json_schema() -> dict[str, Any]:
@@ -98,5 +100,50 @@ def _kind(kind: Kind) -> dict[str, Any]:
             if nonempty:
                 section["minProperties"] = 1
             return section
+        case Axes():
+            return _sweep(kind)
         case _:
             assert_never(kind)
+
+
+def _sweep(kind: Axes) -> dict[str, Any]:
+    """Keys and groups of them; what a range and a condition say is the reader's to judge."""
+    axes: dict[str, Any] = {
+        "properties": {f.name: {"description": f.doc, **_axis(f)} for f in kind.fields},
+        "patternProperties": {
+            rf"^{f.name}\.{IDENTIFIER}$": {"description": f.doc, **_axis(f)} for f in kind.named
+        },
+    }
+    closed = {"type": "object", "additionalProperties": False, "minProperties": 1}
+    group = {**closed, **axes}
+    groups = {"anyOf": [group, {"type": "array", "items": group}]}
+    text = _kind(Expression())
+    where = {"anyOf": [text, {"type": "array", "items": text}]}
+    docs = {
+        "cross": (groups, "Keys whose values are all combined, as those beside this one are."),
+        "zip": (groups, "Keys that go through their values together, or several such groups."),
+        "where": (where, "Conditions over the sizes of a point, such as heads * head_dim == 4096."),
+    }
+    more = {name: {"description": doc, **schema} for name, (schema, doc) in docs.items()}
+    properties = {**axes["properties"], **more}
+    alone = {"required": ["where"], "maxProperties": 1}  # conditions of nothing
+    return {**closed, **axes, "properties": properties, "not": alone}
+
+
+def _axis(field: Field) -> dict[str, Any]:
+    """A value, a list of values and nulls, or a range."""
+    one = _kind(field.kind)
+    required = field.name in REQUIRED
+    item = one if required else {"anyOf": [one, {"type": "null"}]}
+    choices = [item, {"type": "array", "items": item, "minItems": 1}]
+    if isinstance(field.kind, RANGED):
+        number = {"type": "number"}
+        choices.append(
+            {
+                "type": "object",
+                "properties": dict.fromkeys(RANGE, number),
+                "additionalProperties": False,
+                "required": ["from", "to"],
+            }
+        )
+    return {"anyOf": choices}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from typing import TypeAlias, TypeGuard, assert_never
 
 from attngen.errors import Diagnostic
@@ -17,6 +18,7 @@ from attngen.spec.field_kinds import (
     PER_HEAD,
     SIZE_MAX,
     AnyNumber,
+    Axes,
     Choice,
     Expression,
     Field,
@@ -33,9 +35,11 @@ from attngen.spec.field_kinds import (
 )
 from attngen.spec.fields import SPEC
 from attngen.spec.nodes import Broken, Entry, Fields, Items, Node, Scalar, describe, shorten
+from attngen.spec.plan import Group
 from attngen.spec.rewrites import expected, rewrite
 from attngen.spec.spelling import Spelling
 from attngen.spec.suggest import either, nearest
+from attngen.spec.sweep_reader import SweepReader
 
 Value: TypeAlias = "bool | int | float | str | tuple[str | int | float, ...] | dict[str, Value]"
 
@@ -45,6 +49,22 @@ def check_values(root: Fields) -> tuple[dict[str, Value], tuple[Diagnostic, ...]
     checker = _Checker()
     values = checker.section(root, SPEC, "")
     return values, tuple(checker.diagnostics)
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The groups of a sweep, and the texts of its conditions, which name other keys."""
+
+    groups: tuple[Group, ...] = ()
+    conditions: tuple[Scalar, ...] = ()
+
+
+def read_sweep(node: Node) -> Sweep:
+    """The parts of the sweep that `node` is; :func:`check_values` reports its mistakes."""
+    wanted = SPEC.field("sweep")
+    assert wanted is not None  # noqa: S101 - the table has it
+    assert isinstance(wanted.kind, Axes)  # noqa: S101
+    return _Checker().sweep(node, wanted.kind, wanted.name)
 
 
 class _Checker:
@@ -116,9 +136,19 @@ class _Checker:
                 | Expression()
             ):
                 return self.scalar(node, kind, field, key)
+            case _, Axes():
+                self.sweep(node, kind, key)
+                return None
             case _:
                 self.wrong(node, field, key)
                 return None
+
+    def sweep(self, node: Node, kind: Axes, key: str) -> Sweep:
+        """What a sweep goes through; it is no value, as it says nothing about the spec itself."""
+        reader = SweepReader(kind, self.value)
+        groups = reader.read(node, key)
+        self.diagnostics += reader.diagnostics
+        return Sweep(groups, tuple(reader.conditions))
 
     def named(self, node: Fields, kind: Named, path: str) -> dict[str, Value]:
         """The values under names of the author's choice."""

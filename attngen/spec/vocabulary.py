@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from attngen.ir.attention import SideInput
-from attngen.ir.expr import BinaryOp, UnaryOp
+from attngen.ir.expr import BinaryOp, DataType, UnaryOp
 from attngen.ir.kinds import Kind
+from attngen.ir.ranges import Range
 
 VARIABLES: tuple[str, ...] = ("b", "h", "kv_h", "q", "k", "q_len", "kv_len")
 _UNARY: tuple[UnaryOp, ...] = (
@@ -76,11 +77,12 @@ OPERATORS: dict[type[ast.AST], tuple[str, BinaryOp]] = {
     ast.NotEq: ("!=", "ne"),
 }
 Number: TypeAlias = int | float
+_POSITIONS: dict[str, DataType | None] = dict.fromkeys(VARIABLES)
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The names that an expression may use beside :data:`VARIABLES` and the functions.
+    """The names that an expression may use beside the functions.
 
     Attributes:
         key: the key of the spec, which the tree's origins name.
@@ -88,6 +90,9 @@ class Scope:
         score: whether the name `score` stands for the scaled product.
         inputs: the side inputs by name.
         parameters: the spec's own numbers by name.
+        variables: what it ranges over, each with its type; None is a position or a length.
+        ranges: of the variables where more is known than their type.
+        noun: what the expression is, in messages.
     """
 
     key: str
@@ -95,12 +100,15 @@ class Scope:
     score: bool = False
     inputs: Mapping[str, SideInput] = field(default_factory=dict)
     parameters: Mapping[str, Number] = field(default_factory=dict)
+    variables: Mapping[str, DataType | None] = field(default_factory=lambda: _POSITIONS)
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    noun: str = "mask"
 
     @property
     def names(self) -> tuple[str, ...]:
         """Every name of a value."""
         score = ("score",) if self.score else ()
-        return (*score, *VARIABLES, *self.parameters, *self.inputs)
+        return (*score, *self.variables, *self.parameters, *self.inputs)
 
 
 def index_hint(given: SideInput) -> str:

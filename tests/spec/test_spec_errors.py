@@ -1,6 +1,7 @@
 """Every error of the reader, pinned by the text that a user sees.
 
-`spec_errors.txt` is a list of small specs, each followed by what the reader says about it.
+`spec_errors.txt` and `sweep_errors.txt` are lists of small specs, each followed by what the reader
+says about it.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ from attngen.resources import specs_dir
 from attngen.spec.fields import SPEC
 from attngen.spec.reader import read_spec
 
-CASES = re.findall(
-    r"^### (.*?)\n(.*?)^>>>\n(.*?)(?=\n+^### |\Z)",
-    (Path(__file__).parent / "spec_errors.txt").read_text(encoding="utf-8"),
-    re.MULTILINE | re.DOTALL,
-)
+CASES = [
+    case
+    for name in ("spec_errors.txt", "sweep_errors.txt")
+    for case in re.findall(
+        r"^### (.*?)\n(.*?)^>>>\n(.*?)(?=\n+^### |\Z)",
+        (Path(__file__).parent / name).read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+]
 YAML_ALONE = re.compile(  # mistakes that a mapping cannot have, or that it shows differently
     r"E-(YAML|SPELLING|DUPLICATE|TAG|ALIAS|MERGE|DOCUMENTS|EMPTY|MAPPING)\]|a key must be"
     r"|1e400|not on$|\d-\d\d-",

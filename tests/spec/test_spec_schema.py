@@ -85,6 +85,16 @@ POOL: list[Any] = [
     *({"cpu": {"projection": "blas"}}, {"cpu": {"projection": 3}}, {"gpu": {}}, {"cpu": {"x": 1}}),
 ]
 
+SWEEPS: list[Any] = [
+    *({"head_dim": [64, None]}, {"head_dim": {"from": 8, "to": 64, "factor": 2}}),
+    *({"window.left": [3, -1]}, {"window.left": [-2]}, {"heads": [None]}, {"q_len": []}),
+    *({"parameters.size": [1, 0.5]}, {"threads": [1, 2]}, {"scale": [[0.5, 1], 0.25, None]}),
+    *({"zip": {"heads": [4], "head_dim": [64]}}, {"zip": []}, {"cross": [{"batch": [1, 2]}]}),
+    *({"where": "heads > 1"}, {"heads": [4], "where": ["heads > 1", ""]}),
+    *({"dtype": ["float32"], "causal": [True, "top_left"]}, {"causal": {"from": 1, "to": 2}}),
+    *({"outputs": [["out"], ["out", "lse"]]}, {"outputs": ["out"]}, {"name": ["a", "b"]}),
+]
+
 
 def all_keys() -> list[str]:
     return [*(f.name for f in SPEC.fields), "rope", "causual", "x"]
@@ -94,7 +104,7 @@ def all_keys() -> list[str]:
 def test_one_key_is_judged_alike(key: str) -> None:
     base = {"heads": 4, "head_dim": 8}
     verdicts = []
-    for value in POOL:
+    for value in POOL + SWEEPS if key == "sweep" else POOL:
         document = {**base, key: value}
         verdicts.append(VALIDATOR.is_valid(document))
         assert verdicts[-1] == values_are_right(document), (key, value)
@@ -142,6 +152,7 @@ def right_values(field: Field) -> st.SearchStrategy[Any]:
         "dtype": st.sampled_from(["float32", "float64", "float16"]),
         "outputs": st.lists(st.sampled_from(["out", "lse", "logits", "p"]), max_size=3),
         "projection": st.sampled_from(["generated", "blas"]),
+        "sweep": st.sampled_from(SWEEPS),
     }.get(field.name, sizes | st.integers(-2, 100))
 
 
