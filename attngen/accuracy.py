@@ -92,11 +92,12 @@ def layer_bound(
     v: npt.NDArray[np.floating],
     w_o: npt.NDArray[np.floating],
     out: npt.NDArray[np.floating],
+    inputs: Mapping[str, npt.NDArray[Any]] | None = None,
 ) -> float:
     """The bound for a layer, from its projected q, k and v and its exact result `out`."""
     if 0 in (q.size, k.size, v.size):
         return 0.0
-    spread = 1 + magnitude(ir, q, k) / math.sqrt(ir.head_dim)
+    spread = 1 + magnitude(ir, q, k, inputs) / math.sqrt(ir.head_dim)
     projected = math.sqrt(ir.d_model or 1) * spread * float(np.abs(v).max())
     joined = math.sqrt(ir.heads * ir.value_dim) * float(np.abs(out).max(initial=0.0))
     column = float(np.linalg.norm(w_o, axis=0).max())

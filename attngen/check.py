@@ -57,13 +57,13 @@ class Expected:
 def expect(ir: AttentionIR, inputs: Inputs, *, rows: int = ROWS) -> Expected:
     """The reference's result at up to `rows` query rows."""
     match inputs:
-        case CoreInputs(q=q, k=k, v=v, sink=sink):
+        case CoreInputs(q=q, k=k, v=v, sink=sink, side=side):
             chosen = pick_rows(q.shape[1], rows)
-            values, _ = reference_attention(ir, q, k, v, sink, rows=chosen)
-            bound = core_bound(ir, q, k, v)
-        case LayerInputs(x=x, weights=weights, context=context, sink=sink):
+            values, _ = reference_attention(ir, q, k, v, sink, inputs=side, rows=chosen)
+            bound = core_bound(ir, q, k, v, side)
+        case LayerInputs(x=x, weights=weights, context=context, sink=sink, side=side):
             chosen = pick_rows(x.shape[1], rows)
-            values, _ = reference_layer(ir, x, weights, context, sink, rows=chosen)
+            values, _ = reference_layer(ir, x, weights, context, sink, inputs=side, rows=chosen)
             bound = _layer_bound(ir, inputs, values)
     return Expected(chosen, values, bound)
 
@@ -93,6 +93,7 @@ def _layer_bound(ir: AttentionIR, inputs: LayerInputs, expected: Array) -> float
         heads(source, weights.v, weights.v_bias, ir.kv_heads),
         weights.o,
         expected,
+        inputs.side,
     )
 
 

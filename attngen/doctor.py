@@ -20,7 +20,10 @@ from attngen.formatting import bytes_text
 
 Level: TypeAlias = Literal["ok", "warning", "problem"]
 
-REQUIRED = ("numpy", "numba", "llvmlite", "jinja2", "pyyaml", "typer", "rich", "platformdirs")
+REQUIRED = (
+    *("numpy", "numba", "llvmlite", "jinja2", "pyyaml"),
+    *("typer", "rich", "platformdirs", "filelock"),
+)
 OPTIONAL = {"tbb": "threads that survive fork", "torch": "bench peer", "onnxruntime": "bench peer"}
 _LITTLE_SPACE = 100 << 20
 

@@ -90,7 +90,7 @@ def run_trial(
         dtype=stages.ir.dtype.name,
         lengths=lengths,
         threads=threads,
-        cost=cost(stages.ir, lengths),
+        cost=cost(stages.ir, lengths, inputs.side),
         peak=measure_fma(probe(), dtype=stages.ir.dtype, threads=threads),
         first_call=first_call,
         timing=timing,
@@ -107,13 +107,22 @@ def prepare_call(attention: Attention, inputs: Inputs) -> Callable[[], Array]:
         out = np.full(shape, np.nan, inputs.q.dtype)
 
         def call_core() -> Array:
-            core(inputs.q, inputs.k, inputs.v, sink=inputs.sink, out=out, return_lse=False)
+            core(
+                inputs.q,
+                inputs.k,
+                inputs.v,
+                sink=inputs.sink,
+                out=out,
+                return_lse=False,
+                **inputs.side,
+            )
             return out
 
         return call_core
     bound = attention.bind(inputs.weights)
     assert isinstance(bound, LayerAttention)  # noqa: S101 - what bind gives
     layer_out = np.full_like(inputs.x, np.nan)
+    side: dict[str, Any] = dict(inputs.side)
 
     def call_layer() -> Array:
         bound(
@@ -122,6 +131,7 @@ def prepare_call(attention: Attention, inputs: Inputs) -> Callable[[], Array]:
             sink=inputs.sink,
             out=layer_out,
             return_lse=False,
+            **side,
         )
         return layer_out
 

@@ -13,6 +13,12 @@ from attngen.spec.field_kinds import Axes, Choice, Field, Integer, Named, Sectio
 MAX_THREADS = 4096
 GROUPS = ("cross", "zip")
 WHERE = "where"
+GROUP_DOCS = {
+    "cross": "Keys whose values are all combined, as those of the keys beside it are.",
+    "zip": "Keys that go through their values together; a list for several such groups.",
+    "where": "Conditions that a point fulfils, such as heads * head_dim == 4096, over the numbers "
+    "of the spec and the call; window.left is window_left there.",
+}
 _IDENTITY = frozenset({"name", "description", "extends"})
 
 CALL: tuple[Field, ...] = (

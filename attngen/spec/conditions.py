@@ -69,8 +69,11 @@ def read_conditions(
     nodes: Iterable[Scalar], values: Mapping[str, Any], axes: Iterable[Axis]
 ) -> tuple[tuple[Condition, ...], tuple[Diagnostic, ...]]:
     """The conditions that `nodes` are, in a spec with these values and axes."""
+    conditions: list[Condition] = []
+    diagnostics: list[Diagnostic] = []
+    if not (nodes := tuple(nodes)):
+        return (), ()
     scope = _scope(values, tuple(axes))
-    conditions, diagnostics = [], []
     for node in nodes:
         text = str(node.value)
         parsed = parse(text, scope)

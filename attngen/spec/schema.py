@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, assert_never
 
+from attngen.spec.axes import GROUP_DOCS
 from attngen.spec.field_kinds import (
     IDENTIFIER,
     MAX_AXES,
@@ -119,12 +120,8 @@ def _sweep(kind: Axes) -> dict[str, Any]:
     groups = {"anyOf": [group, {"type": "array", "items": group}]}
     text = _kind(Expression())
     where = {"anyOf": [text, {"type": "array", "items": text}]}
-    docs = {
-        "cross": (groups, "Keys whose values are all combined, as those beside this one are."),
-        "zip": (groups, "Keys that go through their values together, or several such groups."),
-        "where": (where, "Conditions over the sizes of a point, such as heads * head_dim == 4096."),
-    }
-    more = {name: {"description": doc, **schema} for name, (schema, doc) in docs.items()}
+    kinds = {"cross": groups, "zip": groups, "where": where}
+    more = {name: {"description": GROUP_DOCS[name], **kinds[name]} for name in kinds}
     properties = {**axes["properties"], **more}
     alone = {"required": ["where"], "maxProperties": 1}  # conditions of nothing
     return {**closed, **axes, "properties": properties, "not": alone}

@@ -172,7 +172,8 @@ def _enter(job: Job, peers: Sequence[Peer], options: Options) -> _Entry:
             result = ours()
         expected = expect(ir, inputs)
         verdict = expected.judge(result)
-        entry.cost, entry.bound = cost(ir, call.lengths), verdict.bound
+        entry.cost = cost(ir, call.lengths, inputs.side)
+        entry.bound = verdict.bound
     except AttngenError as error:
         entry.reason = str(error)
         return entry

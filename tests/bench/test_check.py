@@ -90,3 +90,16 @@ def test_the_slope_is_the_scale_before_and_after_the_passes(name: str) -> None:
     ir = attention(name)
     assert score_slope(ir) == pytest.approx(0.25)
     assert score_slope(simplify(ir)) == pytest.approx(0.25)
+
+
+def test_side_inputs_are_examples_that_the_reference_and_the_kernels_are_given_alike() -> None:
+    ir = elaborate(read_spec("document"))
+    inputs = random_inputs(ir, Lengths(40, 40, 2))
+    assert isinstance(inputs, CoreInputs)
+    assert {name: array.shape for name, array in inputs.side.items()} == {"doc": (2, 40)}
+    expected = expect(ir, inputs)
+    exact_one = reference_attention(ir, inputs.q, inputs.k, inputs.v, inputs=inputs.side)[0]
+    assert expected.judge(exact_one.astype(ir.dtype.numpy)).good
+    other = {"doc": np.zeros_like(inputs.side["doc"])}
+    wrong = reference_attention(ir, inputs.q, inputs.k, inputs.v, inputs=other)[0]
+    assert not expected.judge(wrong.astype(ir.dtype.numpy)).good

@@ -20,6 +20,7 @@ COMMANDS = [
     "check",
     "show",
     "explain",
+    "sweep",
     "bench",
     "specs",
     "schema",

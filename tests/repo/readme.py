@@ -14,8 +14,9 @@ from attngen.contract import contract
 from attngen.driver import run_stages
 from attngen.errors import SpecError
 from attngen.ir.printer import attention_text, kernel_text
+from attngen.spec.axes import CALL_KEYS, GROUP_DOCS
 from attngen.spec.elaborate import elaborate
-from attngen.spec.field_kinds import Named, Section
+from attngen.spec.field_kinds import Axes, Named, Section
 from attngen.spec.fields import SPEC
 from attngen.spec.model import ScheduleOverride
 from attngen.spec.reader import read_spec
@@ -94,6 +95,17 @@ def _keys(section: Section, prefix: str) -> Iterator[tuple[str, str, str]]:
             name, kind = f"{name}.NAME", kind.item.kind
         if isinstance(kind, Section):
             yield from _keys(kind, f"{name}.")
+        if isinstance(kind, Axes):
+            yield from _sweep(kind)
+
+
+def _sweep(kind: Axes) -> Iterator[tuple[str, str, str]]:
+    """Beside the spec's own keys, which are above: what only a sweep has."""
+    for field in kind.fields:
+        if field.name in CALL_KEYS:
+            yield f"`sweep.{field.name}`", field.doc, field.default
+    for name, doc in GROUP_DOCS.items():
+        yield f"`sweep.{name}`", doc, ""
 
 
 def gallery() -> str:

@@ -38,6 +38,7 @@ LAYERS: tuple[set[str], ...] = (
     {
         *("attention", "interpreter", "driver", "explain", "inputs", "check", "trial", "doctor"),
         *("bench", "kernels", "tile_census", "tile_maps", "tile_picture", "tile_text", "pictures"),
+        "sweeps",
     },
     {"cli", "__init__"},
 )
@@ -49,9 +50,12 @@ LIBRARIES = {
     "typer": {"cli"},
     "rich": {"cli"},
     "platformdirs": {"cache"},
-    "numba": {"backends", "cache", "bench", "cli"},
+    "filelock": {"sweeps"},
+    "numba": {"backends", "cache", "bench", "cli", "sweeps"},
     "llvmlite": {"backends", "cache", "bench"},
     "matplotlib": {"pictures", "tile_picture"},
+    "distributed": {"sweeps"},
+    "pyarrow": {"sweeps"},
     "torch": {"bench"},
     "onnx": {"bench"},
     "onnxruntime": {"bench"},
