@@ -24,7 +24,13 @@ REQUIRED = (
     *("numpy", "numba", "llvmlite", "jinja2", "pyyaml"),
     *("typer", "rich", "platformdirs", "filelock"),
 )
-OPTIONAL = {"tbb": "threads that survive fork", "torch": "bench peer", "onnxruntime": "bench peer"}
+OPTIONAL = {
+    "tbb": "threads that survive fork",
+    "torch": "bench peer",
+    "onnxruntime": "bench peer",
+    "distributed": "sweeps on a cluster",
+    "pyarrow": "results as Parquet",
+}
 _LITTLE_SPACE = 100 << 20
 
 
