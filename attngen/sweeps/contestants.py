@@ -1,14 +1,18 @@
 """Whom a point can be compared with: the benchmark's peers, by the names that people use.
 
-Input: a spec and a call. Output: the benchmark's case that says the same, or why there is none.
+Input: a spec and a call. Output: the benchmark's case that says the same, or why there is none. A
+case that does not mean exactly what the spec means is none.
 """
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
+
 from attngen.bench.cases import Case
 from attngen.bench.peers import Peer, all_peers
 from attngen.errors import CallValueError
-from attngen.spec.model import Spec
+from attngen.spec.model import Spec, Window
+from attngen.spec.reader import read_spec
 from attngen.sweeps.points import Call
 
 SHORT_NAMES = {
@@ -18,18 +22,6 @@ SHORT_NAMES = {
 }
 COMPILED_FOR_ONE = frozenset({"torch-flex"})
 """Peers that forget what they compiled for a case when they are given the next."""
-
-_UNKNOWN_TO_PEERS = (
-    "scale",
-    "softcap",
-    "score",
-    "bias",
-    "mask",
-    "prefix",
-    "chunk",
-    "sink",
-    "inputs",
-)
 
 
 def peer_names(asked: tuple[str, ...] | list[str]) -> tuple[str, ...]:
@@ -58,31 +50,25 @@ def chosen_peers(names: tuple[str, ...]) -> tuple[Peer, ...]:
 
 def case_of(spec: Spec, call: Call) -> Case | str:
     """The case of the benchmark that is `spec` at `call`; the reason where there is none."""
-    for key in _UNKNOWN_TO_PEERS:
-        if getattr(spec, key) not in (None, False, ()):
-            return f"peers have no {key}"
-    if spec.dtype.name != "float32":
-        return "peers are given float32 alone"
-    if spec.value_dim != spec.head_dim:
-        return "peers are given values as wide as keys"
-    if spec.causal == "top_left" and call.q_len != call.kv_len:
-        return "peers are causal from the bottom right"
-    if spec.dilation > 1 or "lse" in spec.outputs:
-        return f"peers have no {'dilation' if spec.dilation > 1 else 'lse'}"
-    window = None
-    if spec.window is not None and (spec.window.left >= 0 or spec.window.right >= 0):
-        if spec.causal == "none" or spec.window.right > 0 or spec.window.left < 0:
-            return "peers have causal windows alone"
-        window = spec.window.left + 1
-    return Case(
+    window = spec.window if spec.window != Window() else None
+    causal = spec.causal
+    if causal == "top_left" and call.q_len == call.kv_len:
+        causal = "bottom_right"
+    case = Case(
         label=spec.name,
         heads=spec.heads,
         kv_heads=spec.kv_heads,
         q_len=call.q_len,
         kv_len=call.kv_len,
         head_dim=spec.head_dim,
-        causal=spec.causal != "none",
-        window=window,
+        causal=causal != "none",
+        window=None if window is None else window.left + 1,
         d_model=spec.d_model,
         batch=call.batch,
     )
+    found = read_spec(case.spec)
+    meant = replace(spec, name=found.name, description="", causal=causal, window=window)
+    for field in fields(Spec):
+        if field.name != "schedule" and getattr(found, field.name) != getattr(meant, field.name):
+            return f"peers are not given this {field.name}"
+    return case

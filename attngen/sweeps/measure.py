@@ -11,13 +11,16 @@ while disturbs them alike.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from attngen.attention import Attention
+from attngen.backends.numba_cpu import threads
 from attngen.bench.high_water import can_measure, measure_rise
 from attngen.bench.peers import CannotDoError, Peer
 from attngen.check import Expected, expect
@@ -77,8 +80,6 @@ class _Entry:
 
 def compile_point(job: Job) -> dict[str, Any]:
     """Generate and compile the code for `job` into the cache, by a small call of the same kind."""
-    import time
-
     spec, call = read_spec(job.values), job.point.call
     start = time.perf_counter()
     attention = compile_spec(spec)
@@ -95,13 +96,16 @@ def small_lengths(ir: AttentionIR, call: Call, short_rows: int) -> Lengths:
     """Lengths of a call that runs the same code as `call` and is over at once."""
     q_len = min(call.q_len, short_rows // (ir.heads // ir.kv_heads) + 1)
     kv_len, batch = min(call.kv_len, q_len), 1
+    most = (call.batch, call.q_len, call.kv_len)
 
     def work() -> int:
         return batch * q_len * kv_len * ir.heads * (ir.head_dim + ir.value_dim)
 
-    while work() < _WORTH_THREADS and (kv_len < call.kv_len or batch < call.batch):
+    while work() < _WORTH_THREADS and (batch, q_len, kv_len) != most:
         if kv_len < call.kv_len:
             kv_len = min(2 * kv_len, call.kv_len)
+        elif q_len < call.q_len:
+            q_len = min(2 * q_len, call.q_len)
         else:
             batch = min(2 * batch, call.batch)
     if call.q_len == call.kv_len and ir.d_model is not None and kv_len != q_len:
@@ -114,38 +118,31 @@ def _machine_code(attention: Attention) -> int:
     return len(list(attention.source_path.glob("__pycache__/*.kernel")))
 
 
-class _threads:  # noqa: N801 - reads as a function
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
     """Numba's thread count inside a with block."""
+    import numba
 
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-    def __enter__(self) -> None:
-        import numba
-
-        from attngen.backends.numba_cpu import threads
-
-        threads.prepare()
-        self.before = numba.get_num_threads()
-        numba.set_num_threads(min(self.count, self.before))
-
-    def __exit__(self, *_: object) -> None:
-        import numba
-
-        numba.set_num_threads(self.before)
+    threads.prepare()
+    before = numba.get_num_threads()
+    numba.set_num_threads(min(count, before))
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
 
 
 def measure_points(
     jobs: Sequence[Job], options: Options, speeds: Speeds | None = None
 ) -> tuple[list[dict[str, Any]], Speeds]:
     """What was measured of each of `jobs`, in their order, and the machine's speeds for it."""
-    threads = jobs[0].point.call.threads
+    count = jobs[0].point.call.threads
     peers = chosen_peers(options.peers)
-    with _threads(threads):
+    with _threads(count):
         entries = [_enter(job, peers, options) for job in jobs]
         if speeds is None:
             dtype = read_spec(jobs[0].values).dtype
-            speeds = machine_speeds(threads, dtype)
+            speeds = machine_speeds(count, dtype)
         racing = [(entry, racer) for entry in entries for racer in entry.racers]
         timings = take_turns([racer.call for _, racer in racing], min_rounds=options.rounds)
     times: dict[int, dict[str, Timing]] = {id(entry): {} for entry in entries}

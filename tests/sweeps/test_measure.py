@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from sweeps.fakes import BASE, MACHINE
 
 import attngen
-from attngen.costs import Cost, Lengths, Step, Visits
+from attngen.costs import Lengths, Step, cost
 from attngen.driver import run_stages
 from attngen.explain import Speeds
 from attngen.spec.reader import read_sweep
@@ -55,8 +56,8 @@ def test_quantiles() -> None:
     [(10**10, 10**8, "compute", 0.1), (10**9, 10**9, "memory", 0.1)],
 )
 def test_the_roofline_says_what_binds(flop: int, size: int, binds: str, predicted: float) -> None:
-    lengths, visits = Lengths(1, 1), Visits(1, 1)
-    work = Cost(lengths, 1, visits, (Step("small", 1, 1), Step("attention", flop, size)))
+    steps = (Step("small", 1, 1), Step("attention", flop, size))
+    work = replace(cost(run_stages(BASE).ir, Lengths(1, 1)), steps=steps)
     found = roofline(work, SPEEDS, 0.2)
     assert found["binds"] == binds
     assert found["predicted"] == pytest.approx(predicted, rel=1e-6)
@@ -68,6 +69,8 @@ def test_the_roofline_says_what_binds(flop: int, size: int, binds: str, predicte
     [
         ({}, Call(1, 4096, 4096, 2), False),
         ({}, Call(1, 1, 100_000, 2), True),
+        ({}, Call(1, 300, 300, 2), False),
+        ({"kv_heads": 1}, Call(3, 40, 20, 2), False),
         ({"kv_heads": 1}, Call(64, 4, 4, 2), True),
         ({"d_model": 64}, Call(8, 512, 512, 2), False),
         ({"d_model": 64}, Call(1, 512, 2048, 2), False),
@@ -94,12 +97,14 @@ def test_a_small_call_runs_the_same_code(sizes: dict[str, int], call: Call, few:
         ({"causal": True, "window": {"left": 3, "right": 0}}, Call(1, 8, 8), {"window": 4}),
         ({"d_model": 64}, Call(1, 8, 9), {"d_model": 64, "kv_len": 9}),
         ({"causal": "top_left"}, Call(1, 8, 8), {"causal": True}),
-        ({"causal": "top_left"}, Call(1, 8, 9), "bottom right"),
-        ({"window": {"left": 3}}, Call(1, 8, 8), "causal windows alone"),
-        ({"softcap": 3}, Call(1, 8, 8), "no softcap"),
-        ({"dtype": "float64"}, Call(1, 8, 8), "float32 alone"),
-        ({"value_dim": 8}, Call(1, 8, 8), "as wide as keys"),
-        ({"mask": "k % 2 == 0"}, Call(1, 8, 8), "no mask"),
+        ({"causal": "top_left"}, Call(1, 8, 9), "this causal"),
+        ({"window": {"left": 3}}, Call(1, 8, 8), "this window"),
+        ({"softcap": 3}, Call(1, 8, 8), "this softcap"),
+        ({"dtype": "float64"}, Call(1, 8, 8), "this dtype"),
+        ({"value_dim": 8}, Call(1, 8, 8), "this value_dim"),
+        ({"mask": "k % 2 == 0"}, Call(1, 8, 8), "this mask"),
+        ({"activation": "sigmoid"}, Call(1, 8, 8), "this activation"),
+        ({"causal": True, "window": {"left": -1}}, Call(1, 8, 8), {"window": None}),
     ],
 )
 def test_peers_get_the_case_that_says_the_same(
