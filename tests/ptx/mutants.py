@@ -23,6 +23,7 @@ class Mutant:
 # The mistake; the instruction that it befalls; what becomes of that.
 MISTAKES: tuple[tuple[str, str, str], ...] = (
     ("barrier dropped", r"bar\.sync[^;]*;", ""),
+    ("barrier dropped", r"bar\.warp\.sync[^;]*;", ""),
     ("wait dropped", r"cp\.async\.wait_\w+[^;]*;", ""),
     ("wait dropped", r"wgmma\.wait_group[^;]*;", ""),
     ("one group too few waited for", r"(cp\.async\.wait_group\s+)0;", r"\g<1>1;"),

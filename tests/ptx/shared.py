@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from ptx.lanes import WARP, Array, Bools, Ints, Lanes
 from ptx.memory import POISON, agree
@@ -18,6 +20,7 @@ class SharedMemory:
         self.report, self.shadow, self.size = report, shadow, size
         self.stride = stride_of(size)
         self.data = np.full(self.stride * shadow.lanes.blocks, POISON, np.uint8)
+        self.patterns: dict[int, Pattern] = {}  # the last one of each instruction
 
     def locate(
         self, index: int, lanes: Ints, addresses: Ints, size: int, verb: str
@@ -80,15 +83,41 @@ class SharedMemory:
         A warp is served in groups of lanes that fill the banks (8 lanes of 16 bytes); two lanes of
         a group conflict if they need different words of one bank.
         """
-        banks = WARP * 4 // max(size, 4)  # of the width that a lane reads; as many lanes at once
-        words = addresses // max(size, 4)
-        keys = np.unique(lanes // banks * (1 << 32) + words)
-        group_of, bank = keys >> 32, (keys & 0xFFFF_FFFF) % banks
-        uses = np.bincount((group_of - group_of[0]) * banks + bank, minlength=banks)
-        degree = np.pad(uses, (0, -uses.size % banks)).reshape(-1, banks).max(-1)
+        unit = max(size, 4)  # bytes that a lane reads at once
+        pattern, known = addresses - addresses[:1], self.patterns.get(index)
+        if (
+            known is None
+            or (known.start - addresses[0]) % unit
+            or not np.array_equal(known.lanes, lanes)
+            or not np.array_equal(known.pattern, pattern)
+        ):
+            phases, extra = bank_phases(lanes, addresses // unit, WARP * 4 // unit)
+            known = Pattern(lanes, pattern, int(addresses[0]), phases, extra)
+            self.patterns[index] = known
         traffic = self.report.traffic.setdefault(index, Traffic())
-        traffic.phases += int((degree > 0).sum())
-        traffic.extra += int((degree[degree > 0] - 1).sum())
+        traffic.phases += known.phases
+        traffic.extra += known.extra
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Pattern:
+    """How lanes accessed memory; moved by whole words, it uses the banks alike."""
+
+    lanes: Ints
+    pattern: Ints
+    start: int
+    phases: int
+    extra: int
+
+
+def bank_phases(lanes: Ints, words: Ints, banks: int) -> tuple[int, int]:
+    """(phases, how many of them because of conflicts) of one access to `words`."""
+    keys = np.unique(lanes // banks * (1 << 32) + words)
+    group = keys >> 32
+    group -= group[0]
+    uses = np.bincount(group * banks + keys % banks, minlength=(int(group[-1]) + 1) * banks)
+    degree = uses.reshape(-1, banks).max(-1)
+    return int((degree > 0).sum()), int((degree[degree > 0] - 1).sum())
 
 
 class LocalMemory:
