@@ -120,6 +120,44 @@ def test_packing_puts_the_first_operand_above(to: str) -> None:
         assert shown.tolist() == want
 
 
+EIGHT = {"e4m3": (4, -9, 448.0), "e5m2": (3, -16, 57344.0)}  # digits, lowest unit, largest
+
+
+@pytest.mark.parametrize("name", EIGHT)
+def test_eight_bit_floats(name: str) -> None:
+    digits, lowest, largest = EIGHT[name]
+    high, low = numbers(13, 20), numbers(14, 6)
+    types = {"a": "f32", "b": "f32"}
+    got = evaluate(
+        f"cvt.rn.satfinite.{name}x2.f32 %h20, $a, $b; cvt.rn.f16x2.{name}x2 $out, %h20;",
+        {"a": high, "b": low},
+        "b32",
+        types,
+    )
+    shown = got.view(np.float16).reshape(-1, 2)
+    for column, x in enumerate((low, high)):
+        want = [
+            max(-largest, min(largest, rounded(Fraction(v), "rn", digits, lowest)))
+            for v in x.tolist()
+        ]
+        assert shown[:, column].tolist() == want
+
+
+def test_patterns_of_eight_bit_floats() -> None:
+    x = np.array([np.nan, np.inf, -np.inf, -0.0, 2.0**-9], np.float32)
+    zero = np.zeros_like(x)
+    got = evaluate(
+        "cvt.rn.satfinite.e4m3x2.f32 $out, $b, $a;", {"a": x, "b": zero}, "b16",
+        {"a": "f32", "b": "f32"},
+    )  # fmt: skip
+    assert got.tolist() == [0x7F, 0x7E, 0xFE, 0x80, 0x01]
+    got = evaluate(
+        "cvt.rn.satfinite.e5m2x2.f32 $out, $b, $a;", {"a": x, "b": zero}, "b16",
+        {"a": "f32", "b": "f32"},
+    )  # fmt: skip
+    assert got.tolist() == [0x7F, 0x7B, 0xFB, 0x80, 0x18]
+
+
 def test_tensor_float_ties_away_from_zero() -> None:
     x = np.array([1 + 2.0**-11, 1 + 2.0**-11 - 2.0**-23, -1 - 2.0**-11], np.float32)
     got = convert("rna.tf32.f32", x, "f32", "b32").view(np.float32)

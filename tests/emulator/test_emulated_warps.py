@@ -207,6 +207,19 @@ def test_predicated_instructions_leave_others_alone() -> None:
     np.testing.assert_array_equal(exchange(lines, X), np.where(np.arange(64) > 40, 1, 10))
 
 
+def test_hints_do_nothing_and_traps_are_faults() -> None:
+    x = X[:32]
+    lines = """
+        nanosleep.u32 20;
+        setmaxnreg.dec.sync.aligned.u32 40;
+        prefetch.global.L2 [%d2];
+        add.u32 %r3, %r2, 1;
+    """
+    np.testing.assert_array_equal(exchange(lines, x, 32), x + 1)
+    report, _ = run(kernel("trap; ret;"))
+    assert report.kinds == {Kind.TRAP}
+
+
 def test_a_loop_without_end_is_reported() -> None:
     memory = GlobalMemory()
     report, _ = run(kernel("L: bra L; ret;"), memory=memory, steps=1000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from ptx.control import nothing
 from ptx.lanes import Array, Ints, Mask
 from ptx.machine import (
     Machine,
@@ -88,15 +89,6 @@ def build_store(machine: Machine, instruction: Instruction, index: int) -> Step:
         machine.store(space, index, lanes, where, values.view(np.uint8))
 
     return step
-
-
-@builds("prefetch", "prefetchu")
-def build_hint(*_: object) -> Step:
-    return nothing
-
-
-def nothing(_: Mask) -> None:
-    """What a hint does to values."""
 
 
 # What atomics and fences order. Each address has a vector clock: what was released to it.

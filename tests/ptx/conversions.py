@@ -9,11 +9,13 @@ from ptx.lanes import Array, Mask
 from ptx.machine import Machine, Step, UnsupportedInstructionError, builds
 from ptx.module import TYPES, Instruction, dtype_of
 from ptx.numbers import (
+    eight_bit_values,
     flushed,
     from_bfloat16,
     narrowed,
     odd_sum,
     to_bfloat16,
+    to_eight_bits,
     to_float16,
     to_tfloat32,
 )
@@ -29,8 +31,10 @@ PACKED = ("f16x2", "bf16x2")
 
 @builds("cvt")
 def build_cvt(machine: Machine, instruction: Instruction, _: int) -> Step:
+    if instruction.has("e4m3x2", "e5m2x2"):
+        return build_eight_bits(machine, instruction)
     types = [x for x in instruction.parts if x in TYPES or x == "tf32"]
-    if len(types) != 2 or instruction.has("e4m3x2", "e5m2x2"):
+    if len(types) != 2:
         raise UnsupportedInstructionError(instruction)
     to, came = types
     if to in PACKED:
@@ -80,6 +84,33 @@ def build_pack(machine: Machine, instruction: Instruction, to: str) -> Step:
         np.copyto(target, bits, where=mask)
 
     return step
+
+
+def build_eight_bits(machine: Machine, instruction: Instruction) -> Step:
+    """cvt.rn.satfinite.e4m3x2.f32 d, a, b (a above), and cvt.rn.f16x2.e4m3x2 d, a."""
+    name = next(x for x in ("e4m3", "e5m2") if f"{x}x2" in instruction.parts)
+    if instruction.has("relu") or not instruction.has("rn"):
+        raise UnsupportedInstructionError(instruction)
+    if instruction.parts[-1] == "f32" and instruction.has("satfinite"):
+        small = machine.target(instruction.operands[0], "b16", instruction)
+        high, low = (machine.source(x, "f32", instruction) for x in instruction.operands[1:])
+
+        def narrow(mask: Mask) -> None:
+            upper = to_eight_bits(high, name).astype(np.uint16) << np.uint16(8)
+            np.copyto(small, upper | to_eight_bits(low, name), where=mask)
+
+        return narrow
+    if instruction.parts[-2] != "f16x2":
+        raise UnsupportedInstructionError(instruction)
+    wide = machine.target(instruction.operands[0], "b32", instruction)
+    source = machine.source(instruction.operands[1], "b16", instruction)
+    values = eight_bit_values(name).astype(np.float16).view(np.uint16).astype(np.uint32)
+
+    def widen(mask: Mask) -> None:
+        pair = values[source & 0xFF] | (values[source >> 8] << np.uint32(16))
+        np.copyto(wide, pair, where=mask)
+
+    return widen
 
 
 def conversion(instruction: Instruction, to: str, came: str) -> Callable[[Array], Array]:

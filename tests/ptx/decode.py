@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ptx import accesses, conversions, floats, integers, moves, tensor, warps, wgmma
+from ptx import accesses, control, conversions, floats, integers, moves, tensor, warps, wgmma
 from ptx.barriers import barrier_call
 from ptx.lanes import Array, Bools
 from ptx.machine import BUILDERS, Machine, Step, UnsupportedInstructionError
 from ptx.module import Instruction, Register, Symbol, Vector
 
-FAMILIES = (accesses, conversions, floats, integers, moves, tensor, warps, wgmma)
+FAMILIES = (accesses, control, conversions, floats, integers, moves, tensor, warps, wgmma)
 ALIGNED = ("mma", "ldmatrix", "stmatrix", "wgmma")
 MEMBERS = ("shfl", "vote", "match", "redux")
 

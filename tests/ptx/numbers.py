@@ -102,6 +102,40 @@ def to_tfloat32(x: Array) -> Array:
     return np.where(np.isfinite(x), rounded, bits).view(np.float32)
 
 
+# Eight bits: exponent bits, mantissa bits, bias and the largest number.
+EIGHT_BITS = {"e4m3": (4, 3, 7, 448.0), "e5m2": (5, 2, 15, 57344.0)}
+
+
+def eight_bit_values(name: str) -> Array:
+    """The value of each of the 256 patterns of e4m3 (no infinities) or e5m2, as float32."""
+    exponent_bits, mantissa_bits, bias, largest = EIGHT_BITS[name]
+    bits = np.arange(256)
+    exponent = bits >> mantissa_bits & ((1 << exponent_bits) - 1)
+    mantissa = bits & ((1 << mantissa_bits) - 1)
+    fraction = mantissa / 2.0**mantissa_bits
+    values = np.where(
+        exponent == 0, fraction * 2.0 ** (1 - bias), (1 + fraction) * 2.0 ** (exponent - bias)
+    )
+    if name == "e5m2":
+        values = np.where(values > largest, np.where(mantissa == 0, np.inf, np.nan), values)
+    else:
+        values = np.where(values > largest, np.nan, values)
+    return np.where(bits & 0x80, -values, values).astype(np.float32)
+
+
+def to_eight_bits(x: Array, name: str) -> Array:
+    """`.rn.satfinite`: to the nearest, ties to even patterns, at most the largest number."""
+    table = eight_bit_values(name)[:128]
+    finite = table[np.isfinite(table)].astype(np.float64)
+    magnitude = np.minimum(np.abs(x.astype(np.float64)), finite[-1])
+    above = np.searchsorted(finite, magnitude).clip(1, finite.size - 1)
+    below = above - 1
+    up, down = finite[above] - magnitude, magnitude - finite[below]
+    nearest = np.where((up < down) | ((up == down) & (above % 2 == 0)), above, below)
+    nearest = np.where(np.isnan(x), 0x7F, nearest)
+    return (nearest | np.where(np.signbit(x) & ~np.isnan(x), 0x80, 0)).astype(np.uint8)
+
+
 def perturbed(x: Array, exact: Array, relative: float, noise: float) -> Array:
     """`exact` off by up to `noise` of a documented relative error, by a hash of the argument.
 

@@ -21,6 +21,7 @@ class Kind(StrEnum):
     DIVERGENT = "divergent"
     UNWRITTEN = "unwritten output"
     HANG = "hang"
+    TRAP = "trap"
     BARRIER_STATE = "barrier state"
 
 
