@@ -1,7 +1,8 @@
 """Mask arrays of a call as expressions: one more side input, read at each (query, key) pair.
 
 Input: an AttentionIR and what the array holds. Output: the IR that attends only where a boolean
-array says so as well, or that adds a float array to the scores. A call without a mask pays nothing
+array says so as well, or that adds a float array to the scores, where -inf is a key that is not
+attended to: garbage behind it does not reach the row. A call without a mask pays nothing
 for this: the variant is compiled when a call first brings such an array.
 """
 
@@ -10,8 +11,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal, TypeAlias
 
+import numpy as np
+
 from attngen.ir.attention import AttentionIR, SideInput
-from attngen.ir.expr import Binary, Expr, K, Load, Q, Var, conjunction
+from attngen.ir.expr import Binary, Const, Expr, K, Load, Q, Unary, Var, conjunction
 
 MaskKind: TypeAlias = Literal["bool", "float"]
 
@@ -24,7 +27,8 @@ def with_dense_mask(ir: AttentionIR, kind: MaskKind) -> AttentionIR:
 
     Args:
         ir: before the passes.
-        kind: ``bool`` attends where the array is true; ``float`` is added to the scores.
+        kind: ``bool`` attends where the array is true; ``float`` is added to the scores, but for
+            -inf, which does not attend.
     """
     row: Expr = Q
     if ir.alignment == "bottom_right":
@@ -34,4 +38,7 @@ def with_dense_mask(ir: AttentionIR, kind: MaskKind) -> AttentionIR:
     inputs = (*ir.inputs, side)
     if kind == "bool":
         return dataclasses.replace(ir, mask=conjunction(ir.mask, load), inputs=inputs)
-    return dataclasses.replace(ir, score=Binary("add", ir.score, load), inputs=inputs)
+    lowest = Const(-float(np.finfo(ir.dtype.accumulator).max))
+    attends = Unary("not", Binary("lt", load, lowest))  # so does NaN, for all to see
+    score = Binary("add", ir.score, load)
+    return dataclasses.replace(ir, mask=conjunction(ir.mask, attends), score=score, inputs=inputs)

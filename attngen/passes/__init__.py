@@ -14,13 +14,15 @@ from attngen.ir.attention import AttentionIR
 from attngen.passes.exp2_form import Exp2Form
 from attngen.passes.fold_constants import FoldConstants
 from attngen.passes.fold_scale import FoldScale
+from attngen.passes.keep_finite import KeepFinite
 from attngen.passes.normalise_mask import NormaliseMask
 
 Pass: TypeAlias = Callable[[AttentionIR], AttentionIR]
 Observer: TypeAlias = Callable[[str, AttentionIR, AttentionIR], None]
 
 PIPELINE: tuple[Pass, ...] = (
-    Exp2Form(),  # first, so that log2(e) is one more constant for the others to merge
+    KeepFinite(),  # before numbers grow by log2(e)
+    Exp2Form(),  # early, so that log2(e) is one more constant for the others to merge
     FoldConstants(),  # a score that reads factor * f(dot) shows its factor
     FoldScale(),  # needs that factor beside `dot`
     NormaliseMask(),  # touches nothing that the others read

@@ -114,7 +114,8 @@ class _VectorPrinter:
                 then, otherwise = self.vector(expr.then, kind), self.vector(expr.otherwise, kind)
                 return self.call("v_select", condition, then, otherwise), True
             case Load():
-                return self.call("v_gather", expr.input, self.flat_index(expr)), True
+                # with a name of its own, so that what reads it twice gathers once
+                return self.short(self.call("v_gather", expr.input, self.flat_index(expr))), True
             case Const():
                 return scalar_code(expr), False
 
