@@ -27,7 +27,9 @@ def contract(ir: AttentionIR) -> tuple[str, ...]:
         + f" = h // {ir.group}" * (ir.group > 1),
         f"products and sums are kept in {digits}; no fast-math",
         _sums(ir),
-        "NaN and infinities of a key reach only the rows that attend to it",
+        "NaN and infinities of a key reach all rows that attend to it, however small its weight, "
+        "and no other",
+        _terms(ir),
         "results do not depend on the number of threads, nor on what else is in the batch",
         "a row's bits may differ between the prefill and the short-query kernel",
     ]
@@ -36,6 +38,14 @@ def contract(ir: AttentionIR) -> tuple[str, ...]:
     if ir.off_by_one:
         lines.insert(6, "the one in the softmax denominator is not part of the LSE")
     return tuple(lines)
+
+
+def _terms(ir: AttentionIR) -> str:
+    hidden = "-inf in a mask array hides a key"
+    if ir.activation is not None:
+        return hidden
+    most = f"{ir.largest_term:g}".replace("+", "")
+    return f"{hidden}; finite numbers that are added to a score count as at most {most} in size"
 
 
 def _sums(ir: AttentionIR) -> str:

@@ -76,7 +76,7 @@ def scalar_code(expr: Expr, level: int = 0, inputs: Inputs = (), functions: str 
         case Const(value=bool() as truth):
             return str(truth)
         case Const(value=float() as number):
-            return f"ELEMENT({number!r})"
+            return f"ELEMENT({number_code(number)})"
         case Const(value=value):
             return str(value) if value >= 0 or level == 0 else f"({value})"
         case Var(name=name):
@@ -114,6 +114,11 @@ def scalar_code(expr: Expr, level: int = 0, inputs: Inputs = (), functions: str 
             return f"{expr.input}[{_flat_index(expr, inputs, functions)}]"
         case _:
             assert_never(expr)
+
+
+def number_code(number: float) -> str:
+    """A constant as formatters write it: no plus sign in an exponent."""
+    return repr(number).replace("e+", "e")
 
 
 def _is_and(expr: Expr) -> bool:

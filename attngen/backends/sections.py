@@ -20,7 +20,7 @@ from attngen.ir.kernel import FlashForward, MaskPlan, SplitKV
 LOG2E = math.log2(math.e)
 LN2 = math.log(2.0)
 
-_LONGEST = 100 - len("                score_panel(work, first, last)")
+_LONGEST = 100 - len("                mask_panel(work, first, last, ELEMENT(0))")
 
 INTERVAL_FORMS = ("key_first", "key_last", "always", "possible")
 

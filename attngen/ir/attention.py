@@ -102,6 +102,11 @@ class AttentionIR:
         return self.heads // self.kv_heads
 
     @property
+    def largest_term(self) -> float:
+        """What larger finite numbers count as that a score adds, so that its units may change."""
+        return 1e308 if self.dtype.accumulator == "float64" else 1e38
+
+    @property
     def scope(self) -> Literal["layer", "core"]:
         """Whether projections are part of the unit."""
         return "core" if self.d_model is None else "layer"

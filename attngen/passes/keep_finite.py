@@ -4,7 +4,7 @@ Input: an AttentionIR of base ``e``; output: one whose constants and numbers of 
 at most 1e38 in size (1e308 in float64). A score in units of log2 is 1.44 times as large, so that
 the lowest finite number, which is what many masks hold, would become -inf, and a row of it 0 in
 place of a mean. Infinities and NaN stay what they are. An IR without such numbers comes back
-unchanged, as does one of base ``2``.
+unchanged, as does one of base ``2`` or without a softmax, whose scores keep their units.
 """
 
 from __future__ import annotations
@@ -23,31 +23,29 @@ class KeepFinite:
 
     def __call__(self, ir: AttentionIR) -> AttentionIR:
         """`ir` with bounded numbers in its score."""
-        if ir.base == "2":
+        if ir.base == "2" or ir.activation is not None:
             return ir
         small = {
             side.name
             for side in ir.inputs
-            if side.values is not None and max(map(abs, side.values), default=0) <= limit(ir)
+            if side.values is not None and max(map(abs, side.values), default=0) <= ir.largest_term
         }
         largest = float(np.finfo(ir.dtype.accumulator).max)
-        score = bounded(ir.score, limit(ir), largest, frozenset(small))
+        score = bounded(ir.score, ir.largest_term, largest, frozenset(small))
         return ir if score is ir.score else dataclasses.replace(ir, score=score)
 
 
-def limit(ir: AttentionIR) -> float:
-    """What finite numbers count as where they are larger."""
-    return 1e308 if ir.dtype.accumulator == "float64" else 1e38
-
-
 def bounded(expr: Expr, most: float, largest: float, small: frozenset[str]) -> Expr:
-    """`expr`, in which finite real numbers are at most `most`; those of `small` inputs are.
+    """`expr`, whose terms are at most `most` in size where they are finite numbers.
+
+    Terms are constants and side inputs, alone or times a constant: a factor of anything else is
+    none.
 
     Args:
         expr: a score.
-        most: in size.
+        most: what larger ones count as.
         largest: what is larger is infinite.
-        small: side inputs to leave alone.
+        small: side inputs that hold no such number.
     """
     match expr:
         case Const(value=float() as value, origin=origin) if most < abs(value) <= largest:
@@ -55,9 +53,15 @@ def bounded(expr: Expr, most: float, largest: float, small: frozenset[str]) -> E
         case Load(dtype="float", input=name) if name not in small:
             inside = Binary("max", Const(-most), Binary("min", Const(most), expr))
             return Select(Binary("le", Unary("abs", expr), Const(largest)), inside, expr)
-        case Load():
-            return expr
+        case Select(condition=condition, then=then, otherwise=otherwise):
+            branches = (bounded(term, most, largest, small) for term in (then, otherwise))
+            return with_children(expr, (condition, *branches))
+        case Unary(op="neg") | Binary(op="add" | "sub" | "min" | "max"):
+            pass
+        case Binary(op="mul" | "div", left=left, right=right) if Const in (type(left), type(right)):
+            pass
         case _:
-            return with_children(
-                expr, tuple(bounded(child, most, largest, small) for child in children(expr))
-            )
+            return expr
+    return with_children(
+        expr, tuple(bounded(child, most, largest, small) for child in children(expr))
+    )

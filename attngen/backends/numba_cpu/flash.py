@@ -188,7 +188,7 @@ def flash_context(ir: AttentionIR, kernel: FlashForward) -> FlashContext:
 def _sections(
     ir: AttentionIR, kernel: FlashForward, inputs: tuple[str, ...]
 ) -> tuple[Section | None, Section | None]:
-    """The score's section and the mask's, which makes scores as well."""
+    """The score's section and the mask's."""
     outer = {"q": "v_load(positions, panel + lane)"}
     vectors = {"q", "dot"}
     parameters = ("positions", "heads", "panel", "k_first", *SEQUENCE, *inputs)
@@ -205,5 +205,5 @@ def _sections(
 
     scores = made_of_dot(kernel)
     score = make(scores) if scores else None
-    mask = make({"keep": kernel.mask.predicate, **scores}) if kernel.mask else None
+    mask = make({"keep": kernel.mask.predicate}) if kernel.mask else None
     return score, mask

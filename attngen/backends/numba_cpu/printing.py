@@ -13,6 +13,7 @@ from attngen.backends.scalar_code import (
     Inputs,
     clamped,
     may_leave,
+    number_code,
     scalar_code,
     scalar_steps,
     scaled,
@@ -216,7 +217,9 @@ def _element(expr: Expr, text: str) -> str:
     """The text of a scalar as an ELEMENT."""
     match expr:
         case Const(value=value):
-            return f"ELEMENT({value!r})"
+            return f"ELEMENT({number_code(value)})"
+        case Select() if text.startswith("("):
+            return f"ELEMENT{text}"
         case Load(dtype="float") | Unary(op="float"):
             return text
         case _:

@@ -53,7 +53,10 @@ Contract
     query head h reads kv head h // (heads / kv_heads)
     products and sums are kept in float32; no fast-math
     LSE is the natural logarithm of the sum of exp(score) over the keys attended to
-    NaN and infinities of a key reach only the rows that attend to it
+    NaN and infinities of a key reach all rows that attend to it, however small its weight, and
+        no other
+    -inf in a mask array hides a key; finite numbers that are added to a score count as at most
+        1e38 in size
     results do not depend on the number of threads, nor on what else is in the batch
     a row's bits may differ between the prefill and the short-query kernel
 

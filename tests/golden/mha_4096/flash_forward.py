@@ -300,7 +300,8 @@ def output_tile(work, value, weights, first, last, outputs):
 def output_without_leaks(work, weights, first, last, outputs):
     """What `output_tile` does for all columns, where V holds NaN or infinities.
 
-    A weight of exactly 0 is a masked key, and 0 · NaN must not reach a row that may not see it.
+    Hidden keys have -inf for a weight here, as 0 · NaN must not reach a row that may not see them;
+    it reaches those that may, however small their weight.
     """
     for column in range(VALUE_DIM):
         for lane in range(0, PANEL, LANES):
@@ -309,22 +310,21 @@ def output_without_leaks(work, weights, first, last, outputs):
             for key in range(first, last):
                 weight = v_load(work, weights + key * PANEL + lane)
                 value = v_splat_load(work, VALUES + key * VALUE_STRIDE + column)
-                seen = v_ne(weight, v_zero())
+                seen = v_ne(weight, v_splat(NEG_INF))
                 total = v_select(seen, v_fma(value, weight, total), total)
             v_store(work, at, total)
 
 
 @njit(**INNER)
-def mask_panel(work, first, last, positions, panel, k_first):
-    """Turn products into scores, in place, with -inf where a row may not see a key."""
+def mask_panel(work, first, last, hidden, positions, panel, k_first):
+    """Put `hidden` where a row may not see a key, in place of its score or weight."""
     for lane in range(0, PANEL, LANES):
         q = v_load(positions, panel + lane)
         for key in range(first, last):
             at = SCORES + key * PANEL + lane
-            dot = v_load(work, at)
             k = k_first + key
             keep = v_le(v_splat(k), q)
-            v_store(work, at, v_select(keep, dot, v_splat(NEG_INF)))
+            v_store(work, at, v_select(keep, v_load(work, at), v_splat(hidden)))
 
 
 @njit(**INNER)
@@ -535,10 +535,11 @@ def attend_block(
             fetched = True
             full = k_last <= q_first
             if not full:
-                mask_panel(work, first, last, positions, panel, k_first)
+                mask_panel(work, first, last, NEG_INF, positions, panel, k_first)
             softmax_panel(work, panel, first, last)
             outputs = OUTPUTS + panel * OUTPUT_ROWS
             if not full and not finite:
+                mask_panel(work, first, last, NEG_INF, positions, panel, k_first)
                 output_without_leaks(work, SCORES, first, last, outputs)
                 continue
             for d in range(0, VALUE_DIM, TILE):
