@@ -71,8 +71,11 @@ def check_packed(
             "head_dim)"
         )
     pair = cu_seqlens if isinstance(cu_seqlens, tuple) else (cu_seqlens, cu_seqlens)
-    if len(pair) != 2:
-        raise CallValueError(f"cu_seqlens: expected a pair (queries, keys), got {len(pair)}")
+    if len(pair) != 2 or any(isinstance(item, (int, np.integer)) for item in pair):
+        raise CallValueError(
+            f"cu_seqlens: expected a pair of arrays (queries, keys), got a tuple of {len(pair)}; "
+            "pass one array as numpy.array(cu_seqlens)"
+        )
     q_ends = _cumulative("queries", pair[0], q_total)
     k_ends = _cumulative("keys", pair[1], kv_total)
     if len(q_ends) != len(k_ends):
@@ -102,6 +105,11 @@ def _cumulative(of: str, ends: object, total: int) -> Array:
 
 
 def _integers(name: str, value: object) -> Array:
+    if isinstance(value, (list, tuple)):
+        raise CallTypeError(
+            f"{name}: expected a NumPy array of integers, got a {type(value).__name__}; pass "
+            f"numpy.array({name})"
+        )
     array = admit(name, value)
     if array.dtype.kind not in "iu":
         raise CallTypeError(f"{name}: expected integers, got {array.dtype.name}")

@@ -43,6 +43,11 @@ from attngen.spec.sweep_reader import SweepReader
 
 Value: TypeAlias = "bool | int | float | str | tuple[str | int | float, ...] | dict[str, Value]"
 
+_OUT_OF_SCOPE = {
+    "dropout": "take 'dropout' out: it belongs to training, and attngen computes inference alone",
+}
+"""Hints for keys that do not come because of what attngen is."""
+
 
 def check_values(root: Fields) -> tuple[dict[str, Value], tuple[Diagnostic, ...]]:
     """The values of the keys that are right, and what is wrong with the others."""
@@ -98,7 +103,7 @@ class _Checker:
         if name in kind.later:
             code, message = "E-LATER", f"'{key}' is not in this version of attngen"
             note = "it is not ignored, as the result would not be what the spec says"
-            hint = f"take '{name}' out"
+            hint = _OUT_OF_SCOPE.get(key, f"take '{name}' out")
         elif (near := nearest(name, known)) is not None:
             hint = f"did you mean '{near}'?"
         elif not path and (home := _home(name)) is not None:

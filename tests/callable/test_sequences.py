@@ -108,6 +108,37 @@ MISTAKES = {
         CallValueError,
         "lengths: expected 0 to 9 keys, got -1",
     ),
+    "lengths in a list": (
+        True,
+        {"lengths": [3, 4]},
+        CallTypeError,
+        "lengths: expected a NumPy array of integers, got a list; pass numpy.array(lengths)",
+    ),
+    "cumulative lengths in a list": (
+        False,
+        {"cu_seqlens": [0, 9]},
+        CallTypeError,
+        "cu_seqlens: expected a NumPy array of integers, got a list; pass numpy.array(cu_seqlens)",
+    ),
+    "cumulative lengths in a tuple": (
+        False,
+        {"cu_seqlens": (0, 9)},
+        CallValueError,
+        "cu_seqlens: expected a pair of arrays (queries, keys), got a tuple of 2; pass one array "
+        "as numpy.array(cu_seqlens)",
+    ),
+    "lists in a pair": (
+        False,
+        {"cu_seqlens": ([0, 9], [0, 9])},
+        CallTypeError,
+        "cu_seqlens: expected a NumPy array of integers, got a list",
+    ),
+    "three of them": (
+        False,
+        {"cu_seqlens": (np.array([0, 9]),) * 3},
+        CallValueError,
+        "cu_seqlens: expected a pair of arrays (queries, keys), got a tuple of 3",
+    ),
     "packed with a batch": (
         True,
         {"cu_seqlens": np.array([0, 9])},
