@@ -13,7 +13,7 @@ from attngen.reference import reference_attention
 from attngen.spec.model import ScheduleOverride
 from attngen.targets import AVX512
 
-KERNELS = ("flash_forward",)
+KERNELS = ("flash_forward", "split_kv")
 MASKS: dict[str, dict[str, Any]] = {
     "no mask": {},
     "causal": {"causal": True},

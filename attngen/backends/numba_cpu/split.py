@@ -216,7 +216,7 @@ def _unshared_bounds(kernel: SplitKV) -> tuple[str, ...]:
 def _sections(
     ir: AttentionIR, kernel: SplitKV, inputs: tuple[str, ...]
 ) -> tuple[Section | None, Section | None]:
-    """The score's section and the mask's, which makes scores as well."""
+    """The score's section and the mask's."""
     parameters = ("q", "h", "first", *SEQUENCE, *inputs)
 
     def make(results: dict[str, Expr]) -> Section:
@@ -226,5 +226,5 @@ def _sections(
 
     scores = made_of_dot(kernel)
     score = make(scores) if scores else None
-    mask = make({"keep": kernel.mask.predicate, **scores}) if kernel.mask else None
+    mask = make({"keep": kernel.mask.predicate}) if kernel.mask else None
     return score, mask
