@@ -276,14 +276,13 @@ def score_keys(k, work, b, start, keys, kv_h, heads, rows):
 
 
 @njit(**INNER)
-def mask_row(work, row, keys, q, first):
-    """Turn the products of a row into scores, in place, with -inf where it may not see a key."""
+def mask_row(work, row, keys, hidden, q, first):
+    """Put `hidden` where a row may not see a key, in place of its score or weight."""
     for lane in range(0, keys, LANES):
         at = SCORES + row * SCORE_STRIDE + lane
-        dot = v_load(work, at)
         k = v_iota(first + lane)
         keep = v_le(k, v_splat(q))
-        v_store(work, at, v_select(keep, dot, v_splat(NEG_INF)))
+        v_store(work, at, v_select(keep, v_load(work, at), v_splat(hidden)))
 
 
 @njit(**INNER)
@@ -471,13 +470,14 @@ def is_finite(partial, output):
 def weigh_without_leaks(v, work, partial, output, b, start, keys, kv_h, weights):
     """What `weigh_values` does, for one row whose keys may have NaN or infinities as values.
 
-    A weight of exactly 0 is a masked key, and 0 · NaN must not reach a row that may not see it.
+    Hidden keys have -inf for a weight here, as 0 · NaN must not reach a row that may not see them;
+    it reaches those that may, however small their weight.
     """
     for d in range(VALUE_DIM):
         partial[output + d] = ELEMENT(0)
     for key in range(keys):
         weight = work[weights + key]
-        if weight == ELEMENT(0):
+        if weight == NEG_INF:
             continue
         source = v[b, start + key, kv_h]
         for d in range(0, WHOLE_VALUE, LANES):
@@ -511,9 +511,8 @@ def merge(out, lse, partial, start, splits, b, q_start, kv_h, rows):
         if row_sum != ELEMENT(0):
             for split in range(splits):
                 shrink = np.exp2(partial[at + split * step + ROW_MAX] - shift) * share
-                if shrink != ELEMENT(0):
-                    for d in range(VALUE_DIM):
-                        target[d] += partial[at + split * step + d] * shrink
+                for d in range(VALUE_DIM):
+                    target[d] += partial[at + split * step + d] * shrink
         if lse.size:
             log2_sum = shift + np.log2(row_sum) if row_sum != ELEMENT(0) else NEG_INF
             lse[b, head, index] = log2_sum * ELEMENT(0.6931471805599453)
@@ -554,15 +553,17 @@ def attend_split(
             slot = (kv_h - first_head) * rows + row
             q = row // GROUP + offset
             if not full:
-                mask_row(work, slot, keys, q, first)
+                mask_row(work, slot, keys, NEG_INF, q, first)
             softmax_row(work, slot, keys, partial, output + row * OUTPUT_STRIDE)
     weigh_values(v, work, partial, at, head_step, batch, start, keys, first_head, heads, rows)
-    for head in range(heads):
+    for kv_h in range(first_head, first_head + heads):
         for row in range(rows):
-            output = at + head * head_step + row * OUTPUT_STRIDE
+            slot = (kv_h - first_head) * rows + row
+            output = at + (kv_h - first_head) * head_step + row * OUTPUT_STRIDE
             if not is_finite(partial, output):
-                weights = SCORES + (head * rows + row) * SCORE_STRIDE
-                kv_h = first_head + head
+                q = row // GROUP + offset
+                mask_row(work, slot, keys, NEG_INF, q, first)
+                weights = SCORES + slot * SCORE_STRIDE
                 weigh_without_leaks(v, work, partial, output, batch, start, keys, kv_h, weights)
 
 
