@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -116,3 +117,93 @@ def test_a_changed_spec_of_the_same_name_is_another_kernel(kernel_cache, tmp_pat
     np.testing.assert_allclose(new[-1], old[-1], atol=1e-6)
     np.testing.assert_allclose(new[0], v[0], atol=1e-6)
     assert np.abs(old[0] - v[0]).max() > 0.1
+
+
+def emulated(spec: dict[str, Any], **more: int) -> tuple[Any, Stages]:
+    """The modules of a spec's kernels with small tiles, and its stages."""
+    tiles = {"tile_scalars": 4, "tile_vectors": 2, "block_q": 16, "block_kv": 16, "split_kv": 16}
+    chosen = {"lanes": 4, "short_rows": 1024, **tiles, **more}
+    overrides = tuple(ScheduleOverride("cpu", n, x) for n, x in chosen.items())
+    stages = run_stages(spec, target=AVX512, overrides=overrides)
+    return emulate(stages.package, 4, stages.simplified.dtype.accumulator), stages
+
+
+def merged(one: tuple[Any, Any], other: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Two partial results as one: outputs (1, S, 1, D) and natural-log LSE (1, 1, S)."""
+    (out, lse), (out2, lse2) = one, other
+    top = np.maximum(lse, lse2)
+    top = np.where(np.isneginf(top), 0, top)
+    weight, weight2 = np.exp(lse - top), np.exp(lse2 - top)
+    total = weight + weight2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share, share2 = (
+            np.where(total > 0, w / total, 0)[..., None].swapaxes(1, 2) for w in (weight, weight2)
+        )
+        return share * out + share2 * out2, np.where(total > 0, top + np.log(total), -np.inf)
+
+
+@pytest.mark.parametrize("kernel", ["flash_forward", "split_kv"])
+@pytest.mark.parametrize("cuts", [(0, 40), (13, 40), (13, 13, 29), (40,), (1, 2, 39)])
+def test_parts_merge_by_their_lse_in_any_order(kernel: str, cuts: tuple[int, ...]) -> None:
+    spec = {"heads": 1, "head_dim": 5, "causal": True}
+    modules, _ = emulated(spec)
+    mask = {**spec, "mask": "k >= low[b] and k < high[b]"}
+    mask["inputs"] = {name: {"shape": ["batch"], "dtype": "int"} for name in ("low", "high")}
+    parts, _ = emulated(mask)
+    rng = np.random.default_rng(2)
+    q, k, v = (rng.standard_normal((1, 40, 1, 5)).astype(np.float32) for _ in range(3))
+    whole = run(getattr(modules, kernel), q, k, v)
+    edges = [0, *cuts, 40]
+    found = []
+    for low, high in pairwise(edges):
+        given = {"low": np.array([low]), "high": np.array([high])}
+        found.append(run(getattr(parts, kernel), q, k, v, inputs=given))
+    assert any(np.isneginf(lse).any() for _, lse in found)
+    for order in (found, found[::-1]):
+        total = order[0]
+        for part in order[1:]:
+            total = merged(total, part)
+        np.testing.assert_allclose(total[0], whole[0], atol=2e-6)
+        np.testing.assert_allclose(total[1], whole[1], atol=2e-6)
+
+
+@pytest.mark.parametrize("left", [-1, 0, 1, 7, 8, 100])
+@pytest.mark.parametrize("right", [-1, 0, 2])
+@pytest.mark.parametrize(("q_len", "kv_len"), [(8, 8), (1, 20), (3, 10)])
+def test_windows_keep_as_many_keys_as_they_say(
+    left: int, right: int, q_len: int, kv_len: int
+) -> None:
+    modules, _ = emulated(
+        {"heads": 1, "head_dim": 2, "value_dim": kv_len, "window": {"left": left, "right": right}}
+    )
+    q, k = (np.zeros((1, n, 1, 2), np.float32) for n in (q_len, kv_len))
+    v = np.eye(kv_len, dtype=np.float32)[None, :, None]
+    i, j = np.arange(q_len)[:, None] + kv_len - q_len, np.arange(kv_len)
+    seen = (j >= (i - left if left >= 0 else 0)) & (j <= (i + right if right >= 0 else kv_len))
+    for module in (modules.flash_forward, modules.split_kv):
+        out, _ = run(module, q, k, v)
+        np.testing.assert_array_equal(out[0, :, 0] > 0, np.broadcast_to(seen, (q_len, kv_len)))
+
+
+@pytest.mark.parametrize("keys", [255, 256, 257, 512, 4096])
+def test_equal_weights_of_many_keys_add_up(keys: int) -> None:
+    modules, _ = emulated({"heads": 1, "head_dim": 2}, block_kv=128, split_kv=128)
+    q, k = (np.zeros((1, n, 1, 2), np.float32) for n in (1, keys))
+    v = np.ones((1, keys, 1, 2), np.float32)
+    for module in (modules.flash_forward, modules.split_kv):
+        assert (run(module, q, k, v)[0] == 1).all()
+
+
+@pytest.mark.parametrize("size", [1e18, 1e19, 3e19])
+def test_scores_beyond_the_format_are_infinite(size: float) -> None:
+    modules, _ = emulated({"heads": 1, "head_dim": 4, "scale": 1.0})
+    q = np.full((1, 2, 1, 4), size, np.float32)
+    k = np.full((1, 3, 1, 4), size, np.float32)
+    v = np.ones((1, 3, 1, 4), np.float32)
+    for module in (modules.flash_forward, modules.split_kv):
+        out, lse = run(module, q, k, v)
+        if size < 5e18:
+            np.testing.assert_allclose(out, 1, rtol=1e-6)
+        else:  # inf - inf, as IEEE 754 has it, and never a number that looks right
+            assert np.isnan(out).all()
+            assert not np.isfinite(lse).any()
