@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from attngen.sweeps.table import Table
 
 _MOST_ROWS = 40
+_FOREVER = 1e9
+_BUSY = 0.5
 
 
 def sweep_command(
@@ -127,6 +129,8 @@ def sweep_command(
         note("  the same command measures the others")
         raise
     table = found.table
+    if any(load and load > _BUSY for load in table["load"]):
+        note("the machine was BUSY before some measurements (column load): trust no figure of them")
     _finish(table, found, csv, parquet, as_json)
     if "failed" in table["status"]:
         raise typer.Exit(1)
@@ -197,7 +201,7 @@ def _printed(table: Table) -> Printed:
             (
                 *("–" if table[key][i] is None else str(table[key][i]) for key in table.swept),
                 table["status"][i] if median is None else seconds_text(median),
-                "–" if rate is None else f"{significant(rate)} GFLOP/s",
+                "–" if rate is None else significant(rate),
                 "–" if share is None else f"{share:.0%} {table['roofline_binds'][i]}",
                 *("–" if ratio is None else f"{ratio:.2f}×" for ratio in ratios),
             )
@@ -207,7 +211,7 @@ def _printed(table: Table) -> Printed:
     if len(rows) > _MOST_ROWS:
         notes = (*notes, f"{len(rows) - _MOST_ROWS} more rows are in the folder")
     names = [name.removesuffix("_ratio") for name in peers]
-    columns = (*table.swept, "median", "rate", "of roofline", *names)
+    columns = (*table.swept, "median", "GFLOP/s", "roofline", *names)
     return Printed("sweep; × is their time over ours", columns, tuple(rows[:_MOST_ROWS]), notes)
 
 
@@ -250,6 +254,7 @@ class _Bar:
             TimeRemainingColumn(),
             TextColumn("{task.description}"),
             console=Console(stderr=True),
+            speed_estimate_period=_FOREVER,  # points come in batches, after their compilation
         )
         task = bar.add_task("starting", total=None)
 

@@ -41,6 +41,7 @@ class _Worker:
     digest: str
     facts: Mapping[str, Any]
     machine: Machine
+    load: float | None = None
 
 
 def connect(scheduler: Any) -> Any:
@@ -65,10 +66,10 @@ def connect(scheduler: Any) -> Any:
 
 def describe_worker() -> _Worker:
     """Runs on a worker: what it is."""
-    from attngen.sweeps.machine import take_fingerprint, this_machine
+    from attngen.sweeps.machine import load_average, take_fingerprint, this_machine
 
     found = take_fingerprint()
-    return _Worker(found.digest, found.to_json(), this_machine())
+    return _Worker(found.digest, found.to_json(), this_machine(), load_average())
 
 
 def measure_there(
@@ -212,7 +213,7 @@ class ClusterEngine:
             lines = tuple({"status": "failed", "reason": reason} for _ in task.batch)
             speeds = None
         where = (worker.digest, worker.facts)
-        return Measured(task.batch, lines, *where, speeds, address, task.attempt)
+        return Measured(task.batch, lines, *where, speeds, worker.load, address, task.attempt)
 
     def _lost(
         self, task: _Task, address: str, waiting: deque[_Task], tell: Tell
@@ -226,7 +227,7 @@ class ClusterEngine:
         reason = f"{count_text(task.attempt, 'worker')} were lost while they measured its batch"
         lines = tuple({"status": "failed", "reason": reason} for _ in task.batch)
         where = (worker.digest, worker.facts)
-        yield Measured(task.batch, lines, *where, None, address, task.attempt)
+        yield Measured(task.batch, lines, *where, None, worker.load, address, task.attempt)
 
     def _give_up_after(self, started: float, what: str) -> None:
         if time.monotonic() - started > self._patience:

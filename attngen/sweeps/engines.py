@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from attngen.sweeps.batch import Workshop
-from attngen.sweeps.machine import take_fingerprint, this_machine
+from attngen.sweeps.machine import load_average, take_fingerprint, this_machine
 from attngen.sweeps.measure import Options
 from attngen.sweeps.points import Job, Machine
 
@@ -26,6 +26,7 @@ class Measured:
         lines: the measured part of each job's result, in the order of `jobs`.
         fingerprint: digest of `facts`, which say what it was measured on.
         speeds: of that machine with the jobs' number of threads.
+        load: load average of the machine before it had anything to do for us, where it tells.
         worker: its address in a cluster.
         attempt: how many workers were lost over it, and one.
     """
@@ -35,6 +36,7 @@ class Measured:
     fingerprint: str
     facts: Mapping[str, Any]
     speeds: Mapping[str, Any] | None
+    load: float | None = None
     worker: str | None = None
     attempt: int = 1
 
@@ -75,7 +77,7 @@ class LocalEngine:
         """Measure `batches` in their order."""
         if not batches:
             return
-        fingerprint = take_fingerprint()
+        fingerprint, load = take_fingerprint(), load_average()
         facts, digest = fingerprint.to_json(), fingerprint.digest
         speeds = dict(known.get(digest, {}).get("speeds", {}))
         with Workshop(self._compilers or min(os.cpu_count() or 1, 32)) as workshop:
@@ -84,7 +86,7 @@ class LocalEngine:
                 outcome = workshop.run(batch, options, speeds.get(kind), tell)
                 if outcome.speeds is not None:
                     speeds[kind] = outcome.speeds
-                yield Measured(batch, outcome.lines, digest, facts, outcome.speeds)
+                yield Measured(batch, outcome.lines, digest, facts, outcome.speeds, load)
 
 
 def speeds_key(batch: tuple[Job, ...]) -> str:

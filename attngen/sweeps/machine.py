@@ -7,6 +7,7 @@ users are not in it, except as a digest that tells two machines of a kind apart.
 
 from __future__ import annotations
 
+import os
 import platform
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -76,6 +77,11 @@ def take_fingerprint() -> Fingerprint:
         threading_layer=threads.state().layer or "none",
         host=fingerprint.text_digest(platform.node())[:8],
     )
+
+
+def load_average() -> float | None:
+    """Processes that wanted to run, on average over the last minute; None where nobody counts."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
 
 def this_machine() -> Machine:

@@ -171,6 +171,7 @@ class Sweep:
             **line,
             "fingerprint": measured.fingerprint,
             "machine": measured.facts["machine"],
+            "load": measured.load,
             "worker": measured.worker,
             "attempt": measured.attempt,
             "command": self._command(job.point),

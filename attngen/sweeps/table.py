@@ -20,7 +20,7 @@ _QUANTILES = ("min", "p10", "p25", "median", "p75", "p90", "max")
 _RATES = ("flops", "bytes", "gflops", "gbytes_per_s")
 _ROOFLINE = ("binds", "predicted", "share")
 _REST = ("peak_memory", "compile_seconds", "cache_state", "max_error", "error_bound")
-_ORIGIN = ("machine", "fingerprint", "worker", "started", "point", "command")
+_ORIGIN = ("machine", "fingerprint", "load", "worker", "started", "point", "command")
 
 
 class Table(dict[str, list[Any]]):
