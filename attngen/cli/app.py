@@ -7,7 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from attngen.cli import bench, caching, compiling, environment, explaining, running, sweeping
+from attngen.cli import (
+    bench,
+    caching,
+    compiling,
+    environment,
+    explaining,
+    reporting,
+    running,
+    sweeping,
+)
 
 _COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "compile": (compiling.compile_command, "Compile a spec to a package, or into the cache."),
@@ -16,6 +25,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "show": (compiling.show_command, "Print what a stage of the compiler makes."),
     "explain": (explaining.explain_command, "Contract, schedule with reasons, predicted time."),
     "sweep": (sweeping.sweep_command, "Measure what a spec says under sweep, point by point."),
+    "report": (reporting.report_command, "Write one HTML page about series of results."),
     "bench": (bench.bench_command, "Time our kernels and their peers in turn."),
     "specs": (environment.specs_command, "List the specs that can be named."),
     "schema": (environment.schema_command, "Print the JSON Schema of specs."),

@@ -11,10 +11,12 @@ from typing import Any
 import jinja2
 import pytest
 from repo.generated import SPECS, TARGETS, stages
+from report.series import grid, write_series
 
 from attngen.backends.numba_cpu.emit import emit
 from attngen.pictures import draw_dataflow
 from attngen.render import environment, render, template_variables
+from attngen.report import report_page
 from attngen.resources import templates_dir
 
 TEMPLATES = sorted(
@@ -23,7 +25,7 @@ TEMPLATES = sorted(
 
 
 @pytest.fixture(scope="module")
-def contexts() -> dict[str, set[type]]:
+def contexts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[type]]:
     """The types of the contexts that each template is rendered with, over all specs and targets."""
     seen: dict[str, set[type]] = defaultdict(set)
 
@@ -41,6 +43,7 @@ def contexts() -> dict[str, set[type]]:
                 found = stages(spec, isa)
                 emit(found.kernel, found.schedule, found.target)
         draw_dataflow(stages("mha_4096", "avx512").ir)
+        report_page(write_series(tmp_path_factory.mktemp("series"), grid()))
     return dict(seen)
 
 
