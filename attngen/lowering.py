@@ -97,7 +97,7 @@ def lower_flash(ir: AttentionIR, schedule: CpuSchedule, mask: MaskPlan | None) -
         ),
     )
     return FlashForward(
-        dtype=ir.dtype,
+        dtype=ir.heads_dtype,
         lanes=lanes,
         tile_scalars=tile,
         tile_vectors=schedule.tile_vectors.value,
@@ -138,8 +138,11 @@ def lower_split(ir: AttentionIR, schedule: CpuSchedule, mask: MaskPlan | None) -
         Buffer("scores", task_rows * score_stride, "scores, then weights: [row][key]"),
         *(() if ir.activation else (Buffer("lane_max", lanes, "lanes of a maximum"),)),
     )
+    if ir.heads_dtype.is_half:
+        width = round_up(ir.value_dim, lanes)
+        buffers = (*buffers, Buffer("merged", width, "a row of the output before it is rounded"))
     return SplitKV(
-        dtype=ir.dtype,
+        dtype=ir.heads_dtype,
         lanes=lanes,
         tiles=tiles,
         key_tile=key_tile,
@@ -172,6 +175,7 @@ def lower_projection(dtype: DType, schedule: CpuSchedule) -> Projection:
     """The matrix product of a layer's projections and the workspace of one of its workers."""
     block_m, block_n = schedule.gemm_block_m.value, schedule.gemm_block_n.value
     block_k = schedule.gemm_block_k.value
+    panel = schedule.gemm_tile_vectors.value * schedule.lanes.value
     return Projection(
         dtype=dtype,
         lanes=schedule.lanes.value,
@@ -180,16 +184,21 @@ def lower_projection(dtype: DType, schedule: CpuSchedule) -> Projection:
         block_m=block_m,
         block_n=block_n,
         block_k=block_k,
-        buffers=gemm_buffers(dtype, block_m, block_n, block_k),
+        buffers=gemm_buffers(dtype, block_m, block_n, block_k, panel),
     )
 
 
-def gemm_buffers(dtype: DType, block_m: int, block_n: int, block_k: int) -> tuple[Buffer, ...]:
-    """The workspace of a GEMM worker."""
-    return (
+def gemm_buffers(
+    dtype: DType, block_m: int, block_n: int, block_k: int, panel: int
+) -> tuple[Buffer, ...]:
+    """The workspace of a GEMM worker; W is read in place unless its elements are halves."""
+    buffers = (
         Buffer("a_block", block_m * a_stride(block_k, dtype), "a block of A: [row][k]"),
         Buffer("c_block", block_m * block_n, "a block of C: [panel][row][column]"),
     )
+    if dtype.is_half:
+        return (*buffers, Buffer("w_panel", block_k * panel, "a panel of W: [k][column]"))
+    return buffers
 
 
 def a_stride(block_k: int, dtype: DType) -> int:

@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from attngen.dtypes import DType
+from attngen.dtypes import DTYPES, DType
 from attngen.ir.expr import DataType, Expr
 
 Alignment: TypeAlias = Literal["bottom_right", "top_left"]
@@ -105,6 +105,15 @@ class AttentionIR:
     def largest_term(self) -> float:
         """What larger finite numbers count as that a score adds, so that its units may change."""
         return 1e308 if self.dtype.accumulator == "float64" else 1e38
+
+    @property
+    def heads_dtype(self) -> DType:
+        """What the attention itself reads and writes.
+
+        In a core that is `dtype`. In a layer, queries, keys, values and the heads' outputs stay in
+        the type of the sums, so that only the layer's result is rounded to `dtype`.
+        """
+        return self.dtype if self.d_model is None else DTYPES[self.dtype.accumulator]
 
     @property
     def scope(self) -> Literal["layer", "core"]:

@@ -99,7 +99,8 @@ def verify_kernel(program: KernelIR) -> None:
 
 
 def _verify_one(ir: AttentionIR, kernel: Kernel) -> None:
-    _require(kernel.dtype == ir.dtype, "dtype", f"is {kernel.dtype.name}, not {ir.dtype.name}")
+    dtype = ir.dtype if isinstance(kernel, Projection) else ir.heads_dtype
+    _require(kernel.dtype == dtype, "dtype", f"is {kernel.dtype.name}, not {dtype.name}")
     _positive("lanes", kernel.lanes)
     _buffers(kernel.buffers)
     match kernel:

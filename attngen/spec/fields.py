@@ -295,8 +295,9 @@ _PLAIN = Section(
         ),
         Field(
             "dtype",
-            Choice(tuple(DTYPES), later=("float16", "bfloat16")),
-            "Type of inputs and outputs.",
+            Choice(tuple(DTYPES)),
+            "Type of inputs and outputs. float16 and bfloat16 are converted where they are read and "
+            "written; sums are float32.",
             "float32",
         ),
         Field(

@@ -45,6 +45,6 @@ _KERNEL = """
     start starts state step store_outputs sums target task task_count tasks tile tile_bounds top
     total truth truths_at uniform unit units value values weigh_tile_row weigh_tile_rows
     weigh_values weigh_without_leaks weight weights work worker workers workspace WorkspacePool
-    workspaces
+    workspaces halves narrow stored_at widen
 """
 _NAMES = frozenset(_CALL.split()) | frozenset(_KERNEL.split())

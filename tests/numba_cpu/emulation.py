@@ -161,6 +161,31 @@ class EmulatedSimd:
         return before
 
 
+class EmulatedStorage:
+    """The names of a generated ``storage`` module, on arrays of halves themselves."""
+
+    BITS = np.uint16
+
+    def __init__(self, simd: EmulatedSimd) -> None:
+        self.simd = simd
+
+    def widen(self, half: Any) -> Any:
+        assert half.dtype.itemsize == 2, f"widen of {half.dtype}"
+        return np.float32(half)
+
+    def narrow(self, x: Any) -> Any:
+        assert x.dtype == np.float32, f"narrow of {x.dtype}"
+        return x  # which an array of halves rounds as it is assigned
+
+    def v_read(self, array: Any, index: int) -> Any:
+        assert array.itemsize == 2, f"v_read of {array.dtype}"
+        return self.simd.v_load(array, index).astype(np.float32)
+
+    def v_write(self, array: Any, index: int, value: Any) -> None:
+        assert value.dtype == np.float32, f"v_write of {value.dtype}"
+        self.simd.v_store(array, index, value.astype(array.dtype))
+
+
 class PoisonedPool:
     """Workspaces full of NaN."""
 
@@ -191,6 +216,7 @@ def emulate(package: SourcePackage, lanes: int, accumulator: str) -> SimpleNames
     workers = SimpleNamespace(
         WorkspacePool=lambda elements: PoisonedPool(elements, accumulator),
         array_at=_array_at,
+        stored_at=_array_at,
         integers_at=lambda arguments, number: arguments[number],
         floats_at=lambda arguments, number: arguments[number],
         truths_at=lambda arguments, number: arguments[number],
@@ -203,7 +229,8 @@ def emulate(package: SourcePackage, lanes: int, accumulator: str) -> SimpleNames
         if name == "numba":
             return numba
         if level:
-            return {"simd": simd, "workers": workers, **modules}[name]
+            own = {"simd": simd, "storage": EmulatedStorage(simd), "workers": workers}
+            return {**own, **modules}[name]
         return builtins.__import__(name, *rest)
 
     modules: dict[str, ModuleType] = {}

@@ -51,6 +51,7 @@ LIBRARIES = {
     "rich": {"cli"},
     "platformdirs": {"cache"},
     "filelock": {"sweeps"},
+    "ml_dtypes": {"dtypes"},
     "numba": {"backends", "cache", "bench", "cli", "sweeps"},
     "llvmlite": {"backends", "cache", "bench"},
     "plotly": {"report"},

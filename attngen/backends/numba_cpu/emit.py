@@ -15,6 +15,7 @@ from attngen.backends.numba_cpu.projection import projection_file
 from attngen.backends.numba_cpu.side_inputs import inputs_files
 from attngen.backends.numba_cpu.simd import simd_file
 from attngen.backends.numba_cpu.split import split_file
+from attngen.backends.numba_cpu.storage import storage_files
 from attngen.backends.numba_cpu.workers import sequences_file, workers_file
 from attngen.ir.attention import AttentionIR
 from attngen.ir.kernel import (
@@ -37,6 +38,7 @@ class EntryContext:
     """Variables of ``entry.py.jinja``, which documents them."""
 
     dtype: str
+    storage: str
     heads: int
     kv_heads: int
     softmax: bool
@@ -51,7 +53,8 @@ def emit(kernel: KernelIR, schedule: CpuSchedule, target: CpuTarget) -> SourcePa
     """Print `kernel` as a package named after its spec."""
     ir, lanes = kernel.attention, schedule.lanes.value
     entry = EntryContext(
-        dtype=ir.dtype.name,
+        dtype=ir.heads_dtype.name,
+        storage=ir.dtype.name if ir.dtype.is_half else "",
         heads=ir.heads,
         kv_heads=ir.kv_heads,
         softmax=ir.activation is None,
@@ -67,8 +70,9 @@ def emit(kernel: KernelIR, schedule: CpuSchedule, target: CpuTarget) -> SourcePa
         *inputs_files(ir, _mask(kernel)),
         *(_kernel_file(ir, part) for part in kernel.kernels),
         simd_file(ir.dtype, lanes, target.isa if lanes > 1 else "scalar"),
+        *storage_files(ir.dtype, lanes, target.isa),
         sequences_file(),
-        workers_file(),
+        workers_file(ir.dtype),
     )
     return SourcePackage(ir.name, files)
 

@@ -82,6 +82,7 @@ class FlashContext:
     softmax: bool
     sink: bool
     off_by_one: bool
+    stored: bool
     query_rows: int
     output_rows: int
     key_stride: int
@@ -168,13 +169,14 @@ def flash_context(ir: AttentionIR, kernel: FlashForward) -> FlashContext:
         uses_bounds=bool(kernel.mask and kernel.mask.data_bounds),
         side_names=names,
         input_lines=input_lines,
-        workers_names=workers_names(input_lines),
+        workers_names=workers_names(input_lines, kernel.dtype),
         score=score,
         mask=mask,
         made=next(iter(made_of_dot(kernel)), "dot"),
         softmax=kernel.weight is None,
         sink=kernel.sink,
         off_by_one=kernel.off_by_one,
+        stored=kernel.dtype.is_half,
         query_rows=round_up(kernel.head_dim, lanes),
         output_rows=max(round_up(kernel.value_dim, lanes), round_up(kernel.value_dim, tile)),
         key_stride=padded_row(kernel.head_dim, lanes),

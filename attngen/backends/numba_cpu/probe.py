@@ -60,7 +60,7 @@ def instruction_set(features: str, machine: str) -> tuple[str, int, int]:
     on = {f[1:] for f in features.split(",") if f.startswith("+")}
     if {"avx512f", "avx512vl", "avx512dq"} <= on:
         return "avx512", 64, 32
-    if {"avx2", "fma"} <= on:
+    if {"avx2", "fma", "f16c"} <= on:
         return "avx2", 32, 16
     if machine.lower() in ("aarch64", "arm64") and ("neon" in on or not on):
         return "neon", 16, 32

@@ -38,6 +38,7 @@ class ProjectionContext:
         a_row: what to add to an address to get to each row of A in a register tile.
         buffers: the parts of a worker's workspace.
         workspace: elements of a worker's workspace.
+        stored: whether the matrices are halves, converted where they are read and written.
     """
 
     tile_rows: int
@@ -52,6 +53,7 @@ class ProjectionContext:
     a_row: tuple[str, ...]
     buffers: tuple[PlacedBuffer, ...]
     workspace: int
+    stored: bool
 
 
 def projection_context(kernel: Projection) -> ProjectionContext:
@@ -74,6 +76,7 @@ def projection_context(kernel: Projection) -> ProjectionContext:
         a_row=offsets(rows, stride),
         buffers=place(kernel.buffers, kernel.dtype),
         workspace=workspace_elements(kernel.buffers, kernel.dtype),
+        stored=kernel.dtype.is_half,
     )
 
 

@@ -53,8 +53,9 @@ def simd_names(base: str, *sections: Section | None) -> tuple[str, ...]:
     return tuple(sorted(set(base.split()) | operations(lines)))
 
 
-def workers_names(lines: tuple[str, ...]) -> tuple[str, ...]:
+def workers_names(lines: tuple[str, ...], dtype: DType) -> tuple[str, ...]:
     """What to import from ``workers.py``: what every kernel uses, and the readers in `lines`."""
     always = {"WorkspacePool", "array_at", "describe", "integers_at", "run_workers"}
+    always |= {"stored_at"} if dtype.is_half else set()
     readers = read_by(("floats_at", "truths_at"), *lines)
     return tuple(sorted(always | set(readers), key=lambda name: (name.lower() == name, name)))

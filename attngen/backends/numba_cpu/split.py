@@ -94,6 +94,7 @@ class SplitContext:
     softmax: bool
     sink: bool
     off_by_one: bool
+    stored: bool
     query_stride: int
     score_stride: int
     output_stride: int
@@ -172,7 +173,7 @@ def split_context(ir: AttentionIR, kernel: SplitKV) -> SplitContext:
         row_lines=row_lines,
         side_names=names,
         input_lines=input_lines,
-        workers_names=workers_names(input_lines),
+        workers_names=workers_names(input_lines, kernel.dtype),
         key_lines=needed({**keys, **code.steps_of("always")}, always),
         score=score,
         mask=mask,
@@ -180,6 +181,7 @@ def split_context(ir: AttentionIR, kernel: SplitKV) -> SplitContext:
         softmax=kernel.weight is None,
         sink=kernel.sink,
         off_by_one=kernel.off_by_one,
+        stored=kernel.dtype.is_half,
         query_stride=padded_row(kernel.head_dim, lanes),
         score_stride=score_stride,
         output_stride=output_stride,
