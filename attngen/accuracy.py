@@ -1,6 +1,7 @@
 """How far from the exact result a kernel may be: the bound that ``run`` and ``bench`` hold it to.
 
-Input: an AttentionIR and the sizes of what it is given. Output: an absolute bound for each element.
+Input: an AttentionIR and the sizes of what it is given. Output: an absolute bound on the error of
+sums, and from it a bound for each element, with what rounding to the type of the output adds.
 
 With unit roundoff u and ``magnitude`` = slope · max‖q‖ · max‖k‖ + |score of 0|, over a sample of
 positions where they matter (no score of this call is much larger):
@@ -20,6 +21,11 @@ derivative by a shift of all scores, over a sample of rows::
 In a layer the elements of q, k and v have rounding errors of their own, of which a score sees the
 mean over head_dim. The factor 4 leaves room for any order of summation; a real mistake is
 far larger.
+
+float16 and bfloat16 are read exactly and an output is rounded once, so that it has this error and
+half a unit in its own last place::
+
+    element: bound + u_storage · (|element| + bound), and half of the smallest number
 """
 
 from __future__ import annotations
@@ -56,6 +62,7 @@ def core_bound(
     """
     if 0 in (q.size, k.size, v.size):
         return 0.0
+    q, k, v = (array.astype(ir.dtype.accumulator, copy=False) for array in (q, k, v))
     size, spread = magnitude(ir, q, k, inputs), math.sqrt(k.shape[-3])
     terms = 1 + size + spread
     if ir.activation is not None:
@@ -94,15 +101,27 @@ def layer_bound(
     out: npt.NDArray[np.floating],
     inputs: Mapping[str, npt.NDArray[Any]] | None = None,
 ) -> float:
-    """The bound for a layer, from its projected q, k and v and its exact result `out`."""
+    """The bound for a layer, from its projected q, k and v and its exact result `out`.
+
+    `w_o` may be in the layer's own dtype; q, k and v are in the type of the sums.
+    """
     if 0 in (q.size, k.size, v.size):
         return 0.0
     spread = 1 + magnitude(ir, q, k, inputs) / math.sqrt(ir.head_dim)
     projected = math.sqrt(ir.d_model or 1) * spread * float(np.abs(v).max())
     joined = math.sqrt(ir.heads * ir.value_dim) * float(np.abs(out).max(initial=0.0))
+    w_o = w_o.astype(ir.dtype.accumulator, copy=False)
     column = float(np.linalg.norm(w_o, axis=0).max())
     rounding = _ROOM * unit_roundoff(ir)
     return (core_bound(ir, q, k, v) + rounding * projected) * column + rounding * joined
+
+
+def element_bounds(
+    ir: AttentionIR, bound: float, expected: npt.NDArray[np.floating]
+) -> npt.NDArray[np.float64]:
+    """A bound for each of the `expected` elements, whose sums are within `bound` of them."""
+    share, least = ir.dtype.rounding
+    return bound + share * (np.abs(expected) + bound) + least
 
 
 def unit_roundoff(ir: AttentionIR) -> float:

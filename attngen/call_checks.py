@@ -73,17 +73,19 @@ def check_dtype(name: str, value: Array, expected: str, *, in_spec: bool = True)
         expected: the name of the dtype it must have.
         in_spec: whether the spec's `dtype` decides it, so that changing that may be the fix.
     """
-    if value.dtype == np.dtype(expected):
+    if value.dtype == expected:
         return
+    # By name bfloat16 is there only where ml_dtypes has been imported.
+    how = f"{name}.astype({'ml_dtypes.bfloat16' if expected == 'bfloat16' else repr(expected)})"
     if not value.dtype.isnative:
         got, hint = f"{value.dtype.name} in foreign byte order", ""
     elif in_spec and value.dtype.name in DTYPES:
         got, hint = value.dtype.name, f", or say 'dtype: {value.dtype.name}' in the spec"
     else:
         got, hint = value.dtype.name, ""
-    raise CallTypeError(
-        f"{name}: expected dtype {expected}, got {got}; pass {name}.astype('{expected}'){hint}"
-    )
+    if expected in DTYPES and DTYPES[expected].is_half and got in ("uint16", "void16"):
+        how, hint = how.replace(".astype", ".view"), ", if these are its bits"
+    raise CallTypeError(f"{name}: expected dtype {expected}, got {got}; pass {how}{hint}")
 
 
 def check_array(
@@ -111,7 +113,7 @@ def check_matrix(name: str, value: object, dtype: str, shape: tuple[int, int]) -
 def check_out(out: object, dtype: str, shape: tuple[int, ...], inputs: dict[str, Array]) -> Array:
     """`out`, if results can be written to it while `inputs` are being read."""
     array = admit("out", out)
-    if array.dtype != np.dtype(dtype):  # a converted copy would not do here
+    if array.dtype != dtype:  # a converted copy would not do here
         order = "" if array.dtype.isnative else " in foreign byte order"
         raise CallTypeError(f"out: expected dtype {dtype}, got {array.dtype.name}{order}")
     if array.shape != shape:
@@ -179,6 +181,8 @@ def _described(name: str, value: object) -> str:
     kind = type(value)
     library = kind.__module__.partition(".")[0]
     hint = _HOW_TO_PASS.get(library, "pass numpy.asarray({name})")
+    if str(getattr(value, "dtype", "")) == "torch.bfloat16":  # which NumPy does not know
+        hint = "pass {name}.detach().cpu().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)"
     if value is None:
         return "None"
     if kind.__module__ == "builtins":

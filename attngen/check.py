@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from attngen.accuracy import core_bound, layer_bound
+from attngen.accuracy import core_bound, element_bounds, layer_bound
 from attngen.inputs import Array, CoreInputs, Inputs, LayerInputs
 from attngen.ir.attention import AttentionIR
 from attngen.layer_reference import reference_layer
@@ -25,7 +25,8 @@ class Verdict:
     """How right a result is.
 
     Attributes:
-        error: largest absolute error; infinity where a NaN came that should not.
+        error: absolute error of the element that keeps its bound the least: the largest, where
+            all have one bound; infinity where a NaN came that should not.
         bound: what it must not be above.
         rows: query rows that were checked, in every head and batch element.
     """
@@ -42,16 +43,25 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expected:
-    """What a result has to be at the chosen query `rows`, within `bound`."""
+    """What a result has to be at the chosen query `rows`: `values`, each within its `bounds`."""
 
     rows: npt.NDArray[np.intp]
     values: Array
-    bound: float
+    bounds: Array
+
+    @property
+    def bound(self) -> float:
+        """The largest of the bounds."""
+        return float(self.bounds.max(initial=0.0))
 
     def judge(self, result: Array) -> Verdict:
         """Check `result`, (B, q_len, …)."""
-        error = _largest_error(result[:, self.rows], self.values)
-        return Verdict(error, self.bound, self.rows.size)
+        errors = np.abs(result[:, self.rows].astype(np.float64) - self.values)
+        if not errors.size:
+            return Verdict(0.0, 0.0, self.rows.size)
+        errors[~np.isfinite(errors)] = np.inf
+        worst = np.unravel_index(np.argmax(errors - self.bounds), errors.shape)
+        return Verdict(float(errors[worst]), float(self.bounds[worst]), self.rows.size)
 
 
 def expect(ir: AttentionIR, inputs: Inputs, *, rows: int = ROWS) -> Expected:
@@ -65,7 +75,7 @@ def expect(ir: AttentionIR, inputs: Inputs, *, rows: int = ROWS) -> Expected:
             chosen = pick_rows(x.shape[1], rows)
             values, _ = reference_layer(ir, x, weights, context, sink, inputs=side, rows=chosen)
             bound = _layer_bound(ir, inputs, values)
-    return Expected(chosen, values, bound)
+    return Expected(chosen, values, element_bounds(ir, bound, values))
 
 
 def pick_rows(q_len: int, count: int) -> npt.NDArray[np.intp]:
@@ -83,6 +93,7 @@ def _layer_bound(ir: AttentionIR, inputs: LayerInputs, expected: Array) -> float
     source = inputs.x if inputs.context is None else inputs.context
 
     def heads(x: Array, matrix: Array, bias: Array | None, count: int) -> Array:
+        x, matrix = (a.astype(ir.dtype.accumulator, copy=False) for a in (x, matrix))
         projected = x @ matrix if bias is None else x @ matrix + bias
         return projected.reshape(*x.shape[:2], count, matrix.shape[1] // count)
 
@@ -95,10 +106,3 @@ def _layer_bound(ir: AttentionIR, inputs: LayerInputs, expected: Array) -> float
         expected,
         inputs.side,
     )
-
-
-def _largest_error(result: Array, expected: Array) -> float:
-    if not result.size:
-        return 0.0
-    error = float(np.abs(result - expected).max())
-    return error if np.isfinite(error) else float("inf")

@@ -148,7 +148,7 @@ def _attend_step(ir: AttentionIR, lengths: Lengths, visits: Visits) -> Step:
     flop = 2 * visits.pairs * (ir.head_dim + ir.value_dim)
     query_rows = lengths.batch * lengths.q_len * ir.heads
     elements = (query_rows + visits.keys) * (ir.head_dim + ir.value_dim)
-    moved = elements * ir.dtype.itemsize
+    moved = elements * ir.heads_dtype.itemsize
     if "lse" in ir.outputs:
         moved += query_rows * np.dtype(ir.dtype.accumulator).itemsize
     return Step("attention", flop, moved)
@@ -158,16 +158,17 @@ def _layer_steps(ir: AttentionIR, d_model: int, lengths: Lengths, attend: Step) 
     q_rows = lengths.batch * lengths.q_len
     kv_rows = lengths.batch * lengths.kv_len
 
-    def projection(name: str, rows: int, wide: int, narrow: int) -> Step:
-        elements = rows * wide + wide * narrow + rows * narrow
-        return Step(name, 2 * rows * wide * narrow, elements * ir.dtype.itemsize)
+    def projection(name: str, rows: int, outer: int, heads: int) -> Step:
+        """Between `rows` of the layer's own width and `rows` of heads, which are not rounded."""
+        moved = (rows + heads) * outer * ir.dtype.itemsize + rows * heads * ir.heads_dtype.itemsize
+        return Step(name, 2 * rows * outer * heads, moved)
 
     return (
         projection("q projection", q_rows, d_model, ir.heads * ir.head_dim),
         projection("k projection", kv_rows, d_model, ir.kv_heads * ir.head_dim),
         projection("v projection", kv_rows, d_model, ir.kv_heads * ir.value_dim),
         attend,
-        projection("output projection", q_rows, ir.heads * ir.value_dim, d_model),
+        projection("output projection", q_rows, d_model, ir.heads * ir.value_dim),
     )
 
 

@@ -1,7 +1,7 @@
 """Cases from the field: inputs that other attention libraries got wrong, with exact results.
 
-Each ``data/NAME.npz`` holds q, k, v as (batch, heads, length, width), and ``expected`` and ``lse``
-in float64; ``data/manifest.json`` holds the spec, the tolerances and what to look at. Here they
+Each ``data/NAME.npz`` holds q, k, v as (batch, heads, length, width), those of bfloat16 as their
+bits under names that end in ``__bf16``, and ``expected`` and ``lse`` in float64; ``data/manifest.json`` holds the spec, the tolerances and what to look at. Here they
 come in the layout of the calls: (batch, length, heads, width). Use::
 
     @pytest.mark.parametrize("case", FIELD_CASES, ids=str)
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -50,8 +51,14 @@ class FieldCase:
     def load(self) -> Arrays:
         """The case's arrays, freshly read."""
         with np.load(DATA / f"{self.name}.npz") as file:
+            named = {
+                name.removesuffix("__bf16"): (
+                    file[name].view(ml_dtypes.bfloat16) if name.endswith("__bf16") else file[name]
+                )
+                for name in file
+            }
             q, k, v, expected = (
-                np.ascontiguousarray(file[name].swapaxes(1, 2))
+                np.ascontiguousarray(named[name].swapaxes(1, 2))
                 for name in ("q", "k", "v", "expected")
             )
             return Arrays(q, k, v, expected, file["lse"])
@@ -59,7 +66,9 @@ class FieldCase:
     def check(self, out: npt.NDArray[Any], lse: npt.NDArray[Any] | None = None) -> None:
         """Compare with what is right; rows that attend to nothing must be exactly 0 and -inf."""
         arrays = self.load()
-        np.testing.assert_allclose(out, arrays.expected, atol=self.atol, rtol=self.rtol)
+        np.testing.assert_allclose(
+            out.astype(np.float64), arrays.expected, atol=self.atol, rtol=self.rtol
+        )
         dead = np.isneginf(arrays.lse).swapaxes(1, 2)
         assert not np.any(out[dead])
         if lse is not None:

@@ -39,6 +39,11 @@ SPECS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {**SPEC, "name": "odd_layer_double", "dtype": "float64", "sink": True, "softcap": 3.0},
         {},
     ),
+    "bfloat16": ({**SPEC, "name": "odd_layer_bfloat16", "dtype": "bfloat16"}, {}),
+    "float16_blas": (
+        {**SPEC, "name": "odd_layer_float16", "dtype": "float16"},
+        {"projection": "blas"},
+    ),
 }
 
 

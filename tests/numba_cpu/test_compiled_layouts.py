@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.numba, pytest.mark.slow]
 # In test_compiled_reference.py too, so that they are compiled once.
 SPECS = {
     "gqa_causal": {"heads": 6, "kv_heads": 2, "head_dim": 24, "causal": True},
+    "halves": {"heads": 6, "kv_heads": 2, "head_dim": 24, "causal": True, "dtype": "float16"},
     "band": {
         "heads": 2,
         "head_dim": 9,

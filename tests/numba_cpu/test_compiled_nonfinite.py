@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.numba, pytest.mark.slow]
 
 SPECS = {  # as in test_compiled_reference.py, so that they are compiled once
     "gqa_causal": {"heads": 6, "kv_heads": 2, "head_dim": 24, "causal": True},
+    "halves": {"heads": 6, "kv_heads": 2, "head_dim": 24, "causal": True, "dtype": "float16"},
     "double": {
         "heads": 4,
         "kv_heads": 2,

@@ -49,8 +49,10 @@ SPECS = {
         "activation": "sigmoid",
     },
     "relu": {"heads": 3, "head_dim": 18, "activation": "relu", "dtype": "float64"},
+    "halves": {"heads": 6, "kv_heads": 2, "head_dim": 24, "causal": True, "dtype": "float16"},
     "mla": {"heads": 4, "kv_heads": 1, "head_dim": 192, "value_dim": 128, "causal": True},
 }
+HALF_WIDTHS = ("own", "neon", "scalars")
 EVERYTHING = {
     "heads": 6,
     "kv_heads": 2,
@@ -92,17 +94,24 @@ SHAPES = [
 
 @pytest.fixture(
     scope="module",
-    params=[*SPECS, *(f"everything_{width}" for width in WIDTHS)],
+    params=[
+        *SPECS,
+        *(f"everything_{width}" for width in WIDTHS),
+        *(f"bfloat16_{width}" for width in HALF_WIDTHS),
+    ],
 )
 def kernels(request: pytest.FixtureRequest, kernel_cache: Path) -> Kernels:
     name = request.param
     if name in SPECS:
         return kernels_once(kernel_cache, {"name": name, **SPECS[name]})
-    width = WIDTHS[name.removeprefix("everything_")]
+    width = WIDTHS[name.removeprefix("everything_").removeprefix("bfloat16_")]
     most = kernels_once(kernel_cache, {"name": "everything_own", **EVERYTHING}, compiled=())
     if width and width["lanes"] > most.attention.schedule.lanes.value:
         pytest.skip("this machine's vectors are narrower")
-    return kernels_once(kernel_cache, {"name": name, **EVERYTHING}, width)
+    spec = {"name": name, **EVERYTHING}
+    if name.startswith("bfloat16_"):
+        spec["dtype"] = "bfloat16"
+    return kernels_once(kernel_cache, spec, width)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -166,7 +175,9 @@ def test_any_number_of_threads_gives_the_same_bits(
 COMPILED_CASES = [
     case
     for case in FIELD_CASES
-    if case.name.startswith(("C04", "C17", "C07_bidir", "C08", "C26", "C40_scale_minus"))
+    if case.name.startswith(
+        ("C04", "C07_bidir", "C08", "C14", "C15", "C17", "C26", "C40_scale_minus")
+    )
     or case.name in ("C18_d257", "C19_dqk576_dv512", "C20_gqa48_2")
 ]
 
