@@ -117,11 +117,14 @@ def layer_bound(
 
 
 def element_bounds(
-    ir: AttentionIR, bound: float, expected: npt.NDArray[np.floating]
+    ir: AttentionIR,
+    bound: float | npt.NDArray[np.floating],
+    expected: npt.NDArray[np.floating],
 ) -> npt.NDArray[np.float64]:
     """A bound for each of the `expected` elements, whose sums are within `bound` of them."""
     share, least = ir.dtype.rounding
-    return bound + share * (np.abs(expected) + bound) + least
+    sizes: npt.NDArray[np.float64] = np.abs(expected).astype(np.float64)
+    return bound + share * (sizes + bound) + least
 
 
 def unit_roundoff(ir: AttentionIR) -> float:

@@ -21,7 +21,8 @@ class DType:
         if self.name == "bfloat16":
             import ml_dtypes  # it gives NumPy this dtype, and takes a while to load
 
-            return np.dtype(ml_dtypes.bfloat16)
+            bfloat16: np.dtype[np.generic] = np.dtype(ml_dtypes.bfloat16)
+            return bfloat16
         return np.dtype(self.name)
 
     @property

@@ -296,8 +296,8 @@ _PLAIN = Section(
         Field(
             "dtype",
             Choice(tuple(DTYPES)),
-            "Type of inputs and outputs. float16 and bfloat16 are converted where they are read and "
-            "written; sums are float32.",
+            "Type of inputs and outputs. float16 and bfloat16 are converted as they are read and "
+            "rounded as they are written; sums are float32.",
             "float32",
         ),
         Field(

@@ -1,7 +1,8 @@
 """Cases from the field: inputs that other attention libraries got wrong, with exact results.
 
 Each ``data/NAME.npz`` holds q, k, v as (batch, heads, length, width), those of bfloat16 as their
-bits under names that end in ``__bf16``, and ``expected`` and ``lse`` in float64; ``data/manifest.json`` holds the spec, the tolerances and what to look at. Here they
+bits under names that end in ``__bf16``, and ``expected`` and ``lse`` in float64;
+``data/manifest.json`` holds the spec, the tolerances and what to look at. Here they
 come in the layout of the calls: (batch, length, heads, width). Use::
 
     @pytest.mark.parametrize("case", FIELD_CASES, ids=str)

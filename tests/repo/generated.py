@@ -52,6 +52,7 @@ FEATURES: dict[str, dict[str, Any]] = {
             "allow": {"shape": ["batch", "kv_len"], "dtype": "bool"},
         },
     },
+    "halves": {**CORE, "d_model": 96, "dtype": "bfloat16", "sink": True, "causal": True},
     "prefix": {**CORE, "prefix": 32, "dtype": "float64"},
     "tuned": {
         "d_model": 96,
