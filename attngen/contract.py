@@ -37,6 +37,8 @@ def contract(ir: AttentionIR) -> tuple[str, ...]:
         lines.insert(6, "the sink joins the softmax denominator and is not part of the LSE")
     if ir.off_by_one:
         lines.insert(6, "the one in the softmax denominator is not part of the LSE")
+    if ir.dtype.is_half:
+        lines.insert(5, _halves(ir))
     return tuple(lines)
 
 
@@ -53,3 +55,13 @@ def _sums(ir: AttentionIR) -> str:
         return "LSE is the natural logarithm of the sum of exp(score) over the keys attended to"
     weight = expression_text(ir.activation)
     return f"a weight is {weight}, for each key by itself; there is no LSE"
+
+
+def _halves(ir: AttentionIR) -> str:
+    name = ir.dtype.name
+    if ir.scope == "core":
+        return f"q, k and v are read exactly; out is rounded once, to the nearest {name}"
+    return (
+        "x and weights are read exactly; all between the projections is float32; the result is "
+        f"rounded once, to the nearest {name}"
+    )

@@ -8,6 +8,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -236,6 +237,54 @@ def test_there_is_no_lse_without_a_softmax(build, activation: str) -> None:
     assert attention(Q, K, V, return_lse=False).shape == (3, 4, 6)
     with pytest.raises(CallTypeError, match="no log-sum-exp where 'activation'"):
         attention(Q, K, V, return_lse=True)
+
+
+HALVES = tuple(a.astype(ml_dtypes.bfloat16) for a in (Q, K, V))
+IN_BFLOAT16 = {
+    "float32": (Q, "got float32; pass q.astype(ml_dtypes.bfloat16), or say 'dtype: float32' in"),
+    "float16": (
+        Q.astype("float16"),
+        "q: expected dtype bfloat16, got float16; pass q.astype(ml_dtypes.bfloat16), or say",
+    ),
+    "bits": (
+        HALVES[0].view("uint16"),
+        "got uint16; pass q.view(ml_dtypes.bfloat16), if these are its bits",
+    ),
+    "loaded": (  # what NumPy makes of a file with bfloat16
+        HALVES[0].view("V2"),
+        "got void16; pass q.view(ml_dtypes.bfloat16), if these are its bits",
+    ),
+    "torch": (
+        type("Tensor", (), {"__module__": "torch", "dtype": "torch.bfloat16"})(),
+        "pass q.detach().cpu().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("q", "text"), IN_BFLOAT16.values(), ids=IN_BFLOAT16.keys())
+def test_mistakes_where_the_spec_says_bfloat16(build, q: object, text: str) -> None:
+    with pytest.raises(CallTypeError, match=re.escape(text)):
+        build(dtype="bfloat16")(q, *HALVES[1:])
+
+
+def test_what_is_in_the_type_of_the_sums_where_the_spec_says_a_half(build) -> None:
+    attention = build(dtype="float16", sink=True)
+    q, k, v = (a.astype("float16") for a in (Q, K, V))
+    sink = np.zeros(4, "float32")
+    out, lse = attention(q, k, v, sink=sink, return_lse=True)
+    assert (out.dtype, lse.dtype) == (np.float16, np.float32)
+    with pytest.raises(CallTypeError, match="sink: expected dtype float32, got float16"):
+        attention(q, k, v, sink=sink.astype("float16"))
+    with pytest.raises(CallTypeError, match="out: expected dtype float16, got float32"):
+        attention(q, k, v, sink=sink, out=np.zeros((3, 4, 6), "float32"))
+    with pytest.raises(CallTypeError, match="mask: expected dtype float32, got float16"):
+        attention(q, k, v, sink=sink, mask=np.zeros((3, 5), "float16"))
+
+
+def test_halves_where_the_spec_says_float32(build) -> None:
+    text = "q: expected dtype float32, got bfloat16; pass q.astype('float32'), or say"
+    with pytest.raises(CallTypeError, match=re.escape(text)):
+        build()(*HALVES)
 
 
 @pytest.mark.parametrize(

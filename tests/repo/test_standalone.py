@@ -69,16 +69,67 @@ def test_a_core(tmp_path: Path) -> None:
     )
 
 
-def test_a_layer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves(tmp_path: Path, dtype: str) -> None:
+    """The package knows bfloat16 by its name alone, so it imports where ml_dtypes is not."""
+    spec = {"name": "standalone", "heads": 4, "kv_heads": 2, "head_dim": 20, "causal": True}
+    spec |= {"dtype": dtype, "sink": True}
+    write_package(spec, tmp_path)
+    ir = run_stages(spec).ir
+    rng = np.random.default_rng(3)
+    q, k, v = (
+        rng.standard_normal((n, h, 20)).astype(ir.dtype.numpy)
+        for n, h in ((33, 4), (41, 2), (41, 2))
+    )
+    sink = rng.standard_normal(4, dtype="float32")
+    want, lse = reference_attention(ir, q[None], k[None], v[None], sink)
+    bits = {name: array.view("uint16") for name, array in {"q": q, "k": k, "v": v}.items()}
+    np.savez(tmp_path / "data.npz", sink=sink, want=want[0], lse=lse[0], **bits)
+    run(
+        CORE
+        + f"""
+    dtype, unit = "{dtype}", {ir.dtype.rounding[0]}
+    """
+        + """
+    assert "ml_dtypes" not in sys.modules
+    q, k, v = data["q"], data["k"], data["v"]
+    for wrong in (q, q.astype("float32"), q.astype(">u2")):
+        try:
+            standalone.attention(wrong, k, v, sink=data["sink"])
+        except TypeError as mistake:
+            assert f"q must be a NumPy array of {dtype}, not {wrong.dtype}" in str(mistake)
+        else:
+            raise AssertionError(wrong.dtype)
+    if dtype == "bfloat16":
+        import ml_dtypes
+    q, k, v = (array.view(dtype) for array in (q, k, v))
+    want = data["want"]
+    for rows in (33, 1):
+        out, lse = standalone.attention(q[-rows:], k, v, sink=data["sink"], return_lse=True)
+        assert (out.dtype, lse.dtype) == (np.dtype(dtype), np.float32)
+        error = np.abs(out.astype("float64") - want[-rows:])
+        assert (error <= 1.01 * unit * np.abs(want[-rows:]) + 1e-5).all()
+        np.testing.assert_allclose(lse, data["lse"][:, -rows:], rtol=1e-5, atol=1e-5)
+        mine = np.empty_like(out)
+        assert standalone.attention(q[-rows:], k, v, sink=data["sink"], out=mine) is mine
+        assert np.array_equal(mine, out)
+    """,
+        tmp_path,
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_layer(tmp_path: Path, dtype: str) -> None:
     import attngen
     from attngen.cache import Cache
 
     spec = {"name": "standalone", "d_model": 48, "heads": 4, "kv_heads": 2, "causal": True}
+    spec["dtype"] = dtype
     write_package(spec, tmp_path)
     rng = np.random.default_rng(2)
     attention = compile_spec(spec, cache=Cache(tmp_path / "cache"))
     weights = attngen.Weights.random(attention.spec, rng)
-    x = rng.standard_normal((2, 37, 48), dtype="float32")
+    x = rng.standard_normal((2, 37, 48), dtype="float32").astype(dtype)
     arrays = {name: getattr(weights, name) for name in "qkvo"}
     np.savez(tmp_path / "data.npz", x=x, want=attention.bind(weights)(x), **arrays)
     run(
