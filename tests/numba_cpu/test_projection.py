@@ -8,6 +8,7 @@ import importlib
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -22,8 +23,9 @@ from attngen.backends.numba_cpu.projection import (
     projection_file,
 )
 from attngen.backends.numba_cpu.simd import simd_file
-from attngen.backends.numba_cpu.workers import NoContext, workers_file
-from attngen.dtypes import FLOAT32, FLOAT64, DType
+from attngen.backends.numba_cpu.storage import storage_files
+from attngen.backends.numba_cpu.workers import WorkersContext, workers_file
+from attngen.dtypes import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, DType
 from attngen.ir.kernel import Projection
 from attngen.lowering import gemm_buffers
 from attngen.render import template_variables
@@ -35,7 +37,8 @@ Array = np.ndarray[Any, Any]
 def lowered(target: CpuTarget, dtype: DType, **changes: int) -> Projection:
     sizes = {name[5:]: d.value for name, d in propose_gemm(target, dtype).items()}
     sizes |= {"lanes": target.lanes(dtype)} | changes
-    buffers = gemm_buffers(dtype, sizes["block_m"], sizes["block_n"], sizes["block_k"])
+    panel = sizes["tile_vectors"] * sizes["lanes"]
+    buffers = gemm_buffers(dtype, *(sizes[f"block_{axis}"] for axis in "mnk"), panel)
     return Projection(dtype, buffers=buffers, **sizes)
 
 
@@ -55,23 +58,32 @@ KERNELS = {
     ),
 }
 
+HALVES = {
+    "bfloat16": lowered(AVX512, BFLOAT16, **SMALL_BLOCKS),
+    "float16_neon": lowered(NEON, FLOAT16, block_m=24, block_k=20, block_n=96),
+    "float16_scalar": lowered(GENERIC, FLOAT16, block_m=8, block_n=30, block_k=7),
+}
+
 
 @pytest.fixture(scope="module", params=KERNELS)
 def module(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ModuleType]:
     """The generated module of one of the KERNELS, compiled for this machine."""
+    yield from generated(request.param, KERNELS[request.param], tmp_path_factory.mktemp("made"))
+
+
+def generated(key: str, kernel: Projection, home: Path) -> Iterator[ModuleType]:
     threads.prepare()
-    kernel = KERNELS[request.param]
-    home = tmp_path_factory.mktemp("generated")
-    name = f"projection_{request.param}"
+    name = f"projection_{key}"
     (home / name).mkdir()
     (home / name / "__init__.py").touch()
     isa = "vectors" if kernel.lanes > 1 else "scalar"
     for file in (
         simd_file(kernel.dtype, kernel.lanes, isa),
         projection_file(kernel),
-        workers_file(),
+        *storage_files(kernel.dtype, kernel.lanes, "neon" if kernel.lanes > 1 else "generic"),
+        workers_file(kernel.dtype),
     ):
         (home / name / file.path).write_text(file.text, "utf-8")
     with pytest.MonkeyPatch.context() as patch:
@@ -162,6 +174,58 @@ def test_against_float64_in_every_layout(module: ModuleType) -> None:
         assert_close(module, out, a, w, bias)
         assert np.isnan(surroundings).sum() == other  # nothing beside `out` was written
         assert out.tobytes() == product(module, a, w, bias).tobytes()
+
+
+@pytest.fixture(scope="module", params=HALVES)
+def of_halves(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[ModuleType, DType]]:
+    """The same with weights that are halves."""
+    kernel = HALVES[request.param]
+    for module in generated(request.param, kernel, tmp_path_factory.mktemp("made")):
+        yield module, kernel.dtype
+
+
+@pytest.mark.numba
+@pytest.mark.parametrize("half_in", [True, False])
+@pytest.mark.parametrize("half_out", [True, False])
+def test_halves_against_float64(
+    of_halves: tuple[ModuleType, DType], half_in: bool, half_out: bool
+) -> None:
+    module, dtype = of_halves
+    rng = np.random.default_rng(3)
+    share, least = dtype.rounding if half_out else (0.0, 0.0)
+    types = [dtype.numpy if half else np.dtype(np.float32) for half in (half_in, half_out)]
+    for rows, depth, columns in sizes_of(module):
+        a = rng.standard_normal((rows, depth)).astype(types[0])
+        w = rng.standard_normal((depth, columns)).astype(dtype.numpy)
+        bias = rng.standard_normal(columns).astype(dtype.numpy)
+        out = strided(rng, np.full((rows, columns), np.nan, types[1]))
+        surroundings = out if out.base is None else out.base
+        other = surroundings.size - out.size
+        packed = module.pack_weight(strided(rng, w))
+        module.project(strided(rng, a), packed, bias, out, workers=int(rng.integers(1, 3)))
+        a64, w64, b64 = (x.astype(np.float64) for x in (a, w, bias))
+        exact = a64 @ w64 + b64
+        terms = min(depth, module.BLOCK_K) + -(-depth // module.BLOCK_K) + 2
+        bound = terms * 2.0**-22 * (np.abs(a64) @ np.abs(w64) + np.abs(b64))
+        error = np.abs(out.astype(np.float64) - exact)
+        assert (error <= bound + share * (np.abs(exact) + bound) + least).all()
+        assert np.isnan(surroundings.astype(np.float32)).sum() == other
+
+
+@pytest.mark.numba
+def test_halves_of_another_type_are_refused(of_halves: tuple[ModuleType, DType]) -> None:
+    module, dtype = of_halves
+    other = (FLOAT16 if dtype == BFLOAT16 else BFLOAT16).numpy
+    a, w, out = (np.zeros(s, dtype.numpy) for s in ((3, 4), (4, 5), (3, 5)))
+    packed = module.pack_weight(w)
+    module.project(a, packed, None, out)
+    for wrong in ((a.astype(other), packed, out), (a, packed, out.astype(other))):
+        with pytest.raises(ValueError, match="do not belong together"):
+            module.project(wrong[0], wrong[1], None, wrong[2])
+    with pytest.raises(ValueError, match="do not belong together"):
+        module.project(a, packed.astype(np.float32), None, out)
 
 
 @pytest.mark.numba
@@ -268,21 +332,22 @@ def test_calls_from_several_threads_at_once(module: ModuleType) -> None:
         assert out.tobytes() == product(module, a, w, bias).tobytes()
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", [*KERNELS, *HALVES])
 def test_the_text_is_python_of_100_columns(name: str) -> None:
-    for text in (projection_file(KERNELS[name]).text, workers_file().text):
+    kernel = {**KERNELS, **HALVES}[name]
+    for text in (projection_file(kernel).text, workers_file(kernel.dtype).text):
         ast.parse(text)
         assert text.endswith("\n")
         assert not text.endswith("\n\n")
         for line in text.splitlines():
             assert len(line) <= 100, line
             assert line == line.rstrip(), line
-    assert text == workers_file().text
+    assert text == workers_file(kernel.dtype).text
 
 
 @pytest.mark.parametrize(
     ("template", "context"),
-    [("projection.py.jinja", ProjectionContext), ("workers.py.jinja", NoContext)],
+    [("projection.py.jinja", ProjectionContext), ("workers.py.jinja", WorkersContext)],
 )
 def test_contexts_are_what_the_templates_read(template: str, context: type[Any]) -> None:
     fields = {f.name for f in dataclasses.fields(context)}
