@@ -22,7 +22,7 @@ from attngen.example_inputs import example_inputs
 from attngen.ir import bounds
 from attngen.ir.attention import AttentionIR
 from attngen.ir.expr import variables
-from attngen.ir.kernel import FlashForward, MaskPlan
+from attngen.ir.kernel import FlashForward, MaskPlan, SplitKV
 from attngen.ir.printer import expression_text
 from attngen.side_data import mask_arrays, of_mask
 from attngen.spec.model import ScheduleOverride
@@ -47,6 +47,7 @@ class TileMap:
         offset: the position of query 0; key j stands at j.
         panel_rows, block_kv: rows and keys of a tile.
         block_q: rows of a task, whose last key cuts its tiles.
+        short: whether such a call has so few query rows that the other kernel takes it.
         example: whether an example stands for the side inputs that the mask reads.
         codes: (batch, kv_heads, row tiles, key tiles), an index into :data:`CODES` each; batch or
             kv_heads is 1 where the mask is the same for all.
@@ -62,6 +63,7 @@ class TileMap:
     panel_rows: int
     block_kv: int
     block_q: int
+    short: bool
     example: bool
     codes: Codes
     pairs: int
@@ -131,6 +133,7 @@ class TileMap:
             "batch": self.lengths.batch,
             "first_query_position": self.offset,
             "example_inputs": self.example,
+            "taken_by_the_kernel_for_few_queries": self.short,
             "tile": {"query_rows": self.panel_rows, "group": self.group, "keys": self.block_kv},
             "tiles": counts,
             "visited": self.visited,
@@ -184,6 +187,7 @@ def tile_map(
         stages = run_stages(source, overrides=overrides)
     ir = stages.simplified
     kernel = next(k for k in stages.kernel.kernels if isinstance(k, FlashForward))
+    few = next(k for k in stages.kernel.kernels if isinstance(k, SplitKV))
     tiles = _tiles(ir, kernel, lengths)
     if tiles > _MOST_TILES:
         raise CallValueError(f"a map of {tiles} tiles is too large; take fewer queries or keys")
@@ -212,6 +216,7 @@ def tile_map(
         panel_rows=kernel.panel_rows,
         block_kv=kernel.block_kv,
         block_q=rows,
+        short=q_len * ir.group <= few.max_rows,
         example=bool(example),
         codes=np.array(codes, np.uint8).reshape(*maps, *shape),
         pairs=pairs * repeats,

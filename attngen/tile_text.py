@@ -67,7 +67,8 @@ def description(tiles: TileMap) -> str:
         f"kernel, at batch {lengths.batch}, {count_text(lengths.q_len, 'query', 'queries')}, "
         f"{count_text(lengths.kv_len, 'key')}"
     )
-    return text + ("; its side inputs are an example" if tiles.example else "")
+    text += "; its side inputs are an example" if tiles.example else ""
+    return text + ("; with so few, split_kv runs in its place" if tiles.short else "")
 
 
 def which_part(tiles: TileMap, batch: int, kv_head: int) -> str:

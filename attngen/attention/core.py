@@ -49,8 +49,8 @@ class CoreAttention(Attention):
             v: (kv_len, kv_heads, value_dim), with the batch if q has one.
             sink: (heads,), natural-log units, in the accumulator dtype; where the spec has a sink.
             mask: broadcastable to (batch, heads, q_len, kv_len): where a boolean array is True a
-                query attends, and a float array (accumulator dtype) is added to the scores. Each
-                of the two kinds is compiled when it first comes.
+                query attends, and a float array (accumulator dtype) is added to the scores, where
+                -inf hides the key. Each of the two kinds is compiled when it first comes.
             lengths: (batch,) integers: only so many keys of each batch index are valid. What lies
                 behind them is never read, and positions count from the last valid key.
             cu_seqlens: (sequences + 1,) cumulative lengths, or a pair for queries and keys: the

@@ -49,8 +49,8 @@ class LayerAttention(Attention):
                 has one; x itself if None.
             sink: (heads,), natural-log units, in the accumulator dtype; where the spec has a sink.
             mask: broadcastable to (batch, heads, q_len, kv_len): where a boolean array is True a
-                query attends, and a float array (accumulator dtype) is added to the scores. Each
-                of the two kinds is compiled when it first comes.
+                query attends, and a float array (accumulator dtype) is added to the scores, where
+                -inf hides the key. Each of the two kinds is compiled when it first comes.
             lengths: (batch,) integers: only so many positions of each context (or x) are valid
                 keys.
             cu_seqlens: (sequences + 1,) cumulative lengths, or a pair for x and context: they hold

@@ -93,6 +93,8 @@ def test_text_says_which_part_is_shown() -> None:
     heads = tile_map({**CAUSAL, "mask": "q - k < 8 * (h + 1)"}, 64, schedule=SMALL)
     assert "key and value head 1 of 2" in heads.to_text(kv_head=1)
     assert "shares are of all" not in small().to_text()
+    assert "split_kv runs in its place" in tile_map("gqa", 1, 300).to_text(200)
+    assert "split_kv" not in tile_map("gqa", 100).to_text(200)
 
 
 @pytest.mark.parametrize(("q_len", "kv_len", "batch"), [(0, 4, 1), (4, 0, 1), (4, 4, 0)])
