@@ -133,7 +133,7 @@ class TileMap:
             "batch": self.lengths.batch,
             "first_query_position": self.offset,
             "example_inputs": self.example,
-            "taken_by_the_kernel_for_few_queries": self.short,
+            "short": self.short,
             "tile": {"query_rows": self.panel_rows, "group": self.group, "keys": self.block_kv},
             "tiles": counts,
             "visited": self.visited,
