@@ -16,7 +16,7 @@ import attngen
 from attngen.attention import LayerAttention
 from attngen.check import expect
 from attngen.inputs import LayerInputs
-from attngen.reference import reference_layer
+from attngen.layer_reference import reference_layer
 
 pytestmark = [pytest.mark.numba, pytest.mark.slow]
 
