@@ -109,12 +109,12 @@ class SweepReader:
                 at = node.entries[axis.key].node
                 self.report("E-SWEEP", path, at, message, "give each of them as many")
                 return []
-        return [Group(tuple(known))] if len(known) == len(axes) else []
+        return self.grouped(known, node, path) if len(known) == len(axes) else []
 
     def crossed(self, name: str, entry: Entry, path: str) -> list[Group]:
         """A group of one axis."""
         axis = self.axis(name, entry, path)
-        return [] if axis is None else [Group((axis,))]
+        return [] if axis is None else self.grouped([axis], Fields({name: entry}), path)
 
     def axis(self, name: str, entry: Entry, path: str) -> Axis | None:
         """The axis of a key, or None once it is reported."""
@@ -126,14 +126,22 @@ class SweepReader:
         settings = self.settings(entry.node, wanted, key)
         if settings is None or len(self.diagnostics) > before:
             return None
-        seen: list[object] = []
-        for setting in settings:
-            if any(type(setting.value) is type(v) and setting.value == v for v in seen):
-                at = setting.node or entry.node
-                self.report("E-SWEEP", key, at, f"has {_shown(setting)} twice", "keep one of them")
-                return None
-            seen.append(setting.value)
         return Axis(name, settings)
+
+    def grouped(self, axes: list[Axis], node: Fields, path: str) -> list[Group]:
+        """The group of `axes`, unless it has the same settings twice."""
+        seen: set[str] = set()
+        for settings in zip(*(axis.settings for axis in axes), strict=True):
+            identity = repr([setting.value for setting in settings])
+            if identity in seen:
+                last = axes[-1].key
+                shown = " with ".join(_shown(setting) for setting in settings)
+                key = f"{path}.{last}" if len(axes) == 1 else path
+                at = settings[-1].node or node.entries[last].node
+                self.report("E-SWEEP", key, at, f"has {shown} twice", "keep one of them")
+                return []
+            seen.add(identity)
+        return [Group(tuple(axes))]
 
     def unknown(self, name: str, entry: Entry, path: str) -> None:
         """Reports a key that cannot be swept."""

@@ -156,12 +156,13 @@ class Sweep:
         known = writer.info.get("environments", {})
         for measured in self._engine.measure(left, self._options, known, tell):
             _keep_environment(writer, measured)
-            for job, line in zip(measured.jobs, measured.lines, strict=True):
-                whole = self._line(job, line, measured)
-                writer.append(whole)
+            pairs = zip(measured.jobs, measured.lines, strict=True)
+            lines = [self._line(job, line, measured) for job, line in pairs]
+            for line in lines:  # all before the first is shown: who stops asking loses none
+                writer.append(line)
                 finished += 1
                 tell("measuring")
-                yield Result(whole)
+            yield from map(Result, lines)
 
     def _line(self, job: Job, line: Mapping[str, Any], measured: Measured) -> dict[str, Any]:
         return {

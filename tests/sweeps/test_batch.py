@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -20,7 +21,7 @@ from attngen.sweeps.measure import Options
 from attngen.sweeps.points import Defaults, Job, find_points
 
 # Speaks the protocol of attngen.sweeps.worker; a point of 13 queries kills it, one of 17 keys does
-# not compile, and it says which thread settings it was started with.
+# not compile, one of 19 never ends, and it says which thread settings it was started with.
 STAND_IN = """
 import json, os, sys
 for text in sys.stdin:
@@ -28,6 +29,8 @@ for text in sys.stdin:
     calls = [job["point"]["call"] for job in asked["jobs"]]
     if asked["task"] == "compile":
         answer = {"seconds": 0.5, "state": "cold"}
+        if calls[0]["kv_len"] == 19:
+            sys.stdin.read()
         if calls[0]["kv_len"] == 17:
             answer = {"reason": "does not compile"}
     else:
@@ -140,6 +143,20 @@ def test_a_compiler_that_was_killed_is_started_anew() -> None:
         killed = workshop.run(wanted, Options()).lines[0]
         assert killed["reason"] == "the compiling process was killed by SIGKILL"
         assert workshop.run(wanted, Options()).lines[0]["status"] == "ok"
+
+
+@pytest.mark.usefixtures("_stand_in")
+def test_ctrl_c_while_something_compiles_ends_every_process() -> None:
+    wanted = jobs({"zip": {"head_dim": [16, 32, 64], "kv_len": [16, 19, 19]}})
+    with Workshop(2) as workshop:
+        main = threading.main_thread().ident
+        timer = threading.Timer(1.0, lambda: signal.pthread_kill(main or 0, signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            workshop.run(wanted, Options())
+        timer.join()
+        assert [process._running for process in workshop._compilers] == [None, None]
+        assert workshop.run(wanted[:1], Options()).lines[0]["status"] == "ok"
 
 
 @contextmanager

@@ -99,6 +99,24 @@ def test_groups_are_crossed_and_the_axes_of_a_zip_walk_together() -> None:
     assert found.size == 2**5
 
 
+def test_a_value_may_come_back_beside_another_in_a_zip() -> None:
+    found = plan({"zip": {"heads": [8, 8, 4], "head_dim": [64, 32, 64]}})
+    assert found.size == 3
+
+
+def test_ten_thousand_values_are_read_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = 0
+
+    def counted(value: object) -> str:
+        nonlocal shown
+        shown += 1
+        return repr(value)
+
+    monkeypatch.setattr("attngen.spec.sweep_reader.repr", counted, raising=False)
+    assert len(axis({"q_len": {"from": 1, "to": 10_000, "step": 1}})) == 10_000
+    assert shown <= 20_000  # once when checked and once when kept
+
+
 def test_the_spec_itself_is_as_if_there_were_no_sweep() -> None:
     spec = read_spec({**BASE, "sweep": {"heads": [3], "causal": [True]}})
     assert spec == read_spec(BASE)

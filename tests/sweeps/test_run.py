@@ -67,8 +67,10 @@ def test_who_stops_asking_stops_the_sweep(tmp_path: Path) -> None:
     found = iter(ready(FakeEngine(), tmp_path, {"q_len": [1, 2, 3]}))
     next(found)
     found.close()  # type: ignore[attr-defined]
-    assert len(series(tmp_path)) == 1
-    assert ready(FakeEngine(), tmp_path, {"q_len": [1, 2, 3]}).run().rows == 3
+    assert len(series(tmp_path)) == 3  # a batch was measured, and is kept
+    again = FakeEngine()
+    assert ready(again, tmp_path, {"q_len": [1, 2, 3]}).run().rows == 3
+    assert again.measured == []
 
 
 def test_a_changed_plan_setting_or_version_is_a_new_series(
