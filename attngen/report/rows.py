@@ -37,6 +37,7 @@ class Row:
         quantiles: of the time of a call, in the order of :data:`QUANTILES`; empty if there is none.
         swept: those of `keys` that the spec sweeps.
         share: of the roofline; `peak_flop` and `peak_bytes` are the measured roofs.
+        load: processes that wanted to run on the machine before the point was measured.
         identity: equal for the same computation in any series of any version.
     """
 
@@ -63,6 +64,7 @@ class Row:
     error_bound: float | None = None
     peers: dict[str, Peer] | None = None
     schedule: str = ""
+    load: float | None = None
     reason: str = ""
     command: str = ""
 
@@ -110,6 +112,7 @@ def _row(line: Mapping[str, Any]) -> Row:
         schedule=", ".join(
             f"{name}={value}" for name, value in (line.get("schedule") or {}).items()
         ),
+        load=_number(line.get("load")),
         reason=f"{reason} ({hint})" if hint else reason,
         command=str(line.get("command") or ""),
     )

@@ -85,6 +85,7 @@ def point(
             "torch-flex": {"reason": "torch.compile needs a C++ compiler"},
         },
         "worker": None,
+        "load": 1.25 if index == 0 else 0.1,
         "started": "2026-12-01T15:20:31+00:00",
         "attempt": 1,
     }

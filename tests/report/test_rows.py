@@ -27,6 +27,7 @@ def test_a_row_has_what_its_line_has() -> None:
     assert row.peers["torch-flex"].reason == "torch.compile needs a C++ compiler"
     assert row.schedule == "lanes=16, block_q=192"
     assert row.command == line["command"]
+    assert row.load == 1.25
     assert row.keys["kv_len"] == 512
     assert row.swept == ("head_dim", "q_len", "threads")
 
