@@ -18,6 +18,8 @@ derivative by a shift of all scores, over a sample of rows::
 
     core:  4 u · (t · (1 + √n) + t' · (magnitude + log n)) · max|v|
 
+The difference of two maps has the errors of both, the second's times its factor.
+
 In a layer the elements of q, k and v have rounding errors of their own, of which a score sees the
 mean over head_dim. The factor 4 leaves room for any order of summation; a real mistake is
 far larger.
@@ -68,7 +70,16 @@ def core_bound(
     if ir.activation is not None:
         total, slope = _weight_sums(ir, q, k, inputs)
         terms = total * (1 + spread) + slope * (size + math.log(1 + k.shape[-3]))
-    return _ROOM * unit_roundoff(ir) * terms * float(np.abs(v).max())
+    maps = 1 if ir.difference is None else 1 + _largest_factor(ir, ir.difference, inputs or {})
+    return _ROOM * unit_roundoff(ir) * terms * maps * float(np.abs(v).max())
+
+
+def _largest_factor(
+    ir: AttentionIR, difference: Expr, inputs: Mapping[str, npt.NDArray[Any]]
+) -> float:
+    """What errors of a second map are at most multiplied by."""
+    factors = evaluate(difference, _sample(ir, 1, 1, inputs))
+    return float(np.abs(factors).max())
 
 
 def _weight_sums(
@@ -82,10 +93,11 @@ def _weight_sums(
     batch = q.shape[0] if q.ndim == 4 else 1
     lengths = Lengths(batch, q.shape[-3], k.shape[-3])
     unknown = {s.name: np.ones(shape_of(ir, s, lengths)) for s in ir.inputs if s.values is None}
-    ones = np.ones((*k.shape[:-1], 1))
+    ones = np.ones((*k.shape[:-2], ir.kv_heads, 1))
+    both = None if ir.difference is None else Const(-1.0)  # two maps: what they add up to
 
     def sums(score: Expr) -> npt.NDArray[np.floating]:
-        alone = replace(ir, value_dim=1, score=score)
+        alone = replace(ir, value_dim=1, score=score, difference=both)
         return reference_attention(alone, q, k, ones, inputs=inputs or unknown, rows=rows)[0]
 
     total, more = sums(ir.score), sums(Binary("add", ir.score, Const(_STEP)))

@@ -195,9 +195,10 @@ def check_core(ir: AttentionIR, q: object, k: object, v: object) -> tuple[Array,
     arrays = {"q": admit("q", q), "k": admit("k", k), "v": admit("v", v)}
     for name, array in arrays.items():
         check_dtype(name, array, ir.dtype.name)
+    twice = "2·" if ir.maps == 2 else ""
     tails = {
-        "q": ("q_len", ir.heads, "heads", ir.head_dim, "head_dim"),
-        "k": ("kv_len", ir.kv_heads, "kv_heads", ir.head_dim, "head_dim"),
+        "q": ("q_len", ir.query_heads, f"{twice}heads", ir.head_dim, "head_dim"),
+        "k": ("kv_len", ir.key_heads, f"{twice}kv_heads", ir.head_dim, "head_dim"),
         "v": ("kv_len", ir.kv_heads, "kv_heads", ir.value_dim, "value_dim"),
     }
     for name, (length, heads, heads_name, width, width_name) in tails.items():

@@ -99,8 +99,8 @@ def _layer_bound(ir: AttentionIR, inputs: LayerInputs, expected: Array) -> float
 
     return layer_bound(
         ir,
-        heads(inputs.x, weights.q, weights.q_bias, ir.heads),
-        heads(source, weights.k, weights.k_bias, ir.kv_heads),
+        heads(inputs.x, weights.q, weights.q_bias, ir.query_heads),
+        heads(source, weights.k, weights.k_bias, ir.key_heads),
         heads(source, weights.v, weights.v_bias, ir.kv_heads),
         weights.o,
         expected,

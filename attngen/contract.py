@@ -23,8 +23,7 @@ def contract(ir: AttentionIR) -> tuple[str, ...]:
         f"order: scale, score, softcap, mask, {weights}, sum",
         f"positions: {aligned}; key j stands at j",
         empty,
-        "query head h reads kv head h // (heads / kv_heads)"
-        + f" = h // {ir.group}" * (ir.group > 1),
+        _heads(ir),
         f"products and sums are kept in {digits}; no fast-math",
         _sums(ir),
         "NaN and infinities of a key reach all rows that attend to it, however small its weight, "
@@ -48,6 +47,17 @@ def _terms(ir: AttentionIR) -> str:
         return hidden
     most = f"{ir.largest_term:g}".replace("+", "")
     return f"{hidden}; finite numbers that are added to a score count as at most {most} in size"
+
+
+def _heads(ir: AttentionIR) -> str:
+    group = f"// (heads / kv_heads){f' = h // {ir.group}' * (ir.group > 1)}"
+    if ir.difference is None:
+        return f"query head h reads kv head h {group}"
+    factor = expression_text(ir.difference)
+    return (
+        f"head h is the map of query head 2h less {factor} times that of 2h + 1, which read key "
+        f"heads 2j and 2j + 1 and value head j = h {group}; each map has an LSE"
+    )
 
 
 def _sums(ir: AttentionIR) -> str:

@@ -7,8 +7,9 @@ range where the mask is a conjunction of linear comparisons, by evaluating the m
 the call's side inputs where it reads any.
 
 FLOP: 2 · head_dim a pair for the scores and 2 · value_dim for the weighted sum, as the field counts
-them; a multiply-add is two, and weights are reported apart as `exponentials`. Bytes: every array
-of a step read or written once, keys and values that no row sees left out.
+them, twice where a head has two maps; a multiply-add is two, and weights are reported apart as
+`exponentials`. Bytes: every array of a step read or written once, keys and values that no row sees
+left out.
 """
 
 from __future__ import annotations
@@ -134,7 +135,8 @@ def cost(ir: AttentionIR, lengths: Lengths, inputs: Mapping[str, Array] | None =
     if ir.d_model is not None:
         steps = _layer_steps(ir, ir.d_model, lengths, attend)
     pairs = lengths.batch * ir.heads * lengths.q_len * lengths.kv_len
-    return Cost(lengths, pairs, visits, steps, visits.pairs if _has_exponential(ir) else 0)
+    exponentials = ir.maps * visits.pairs if _has_exponential(ir) else 0
+    return Cost(lengths, pairs, visits, steps, exponentials)
 
 
 def _has_exponential(ir: AttentionIR) -> bool:
@@ -145,12 +147,12 @@ def _has_exponential(ir: AttentionIR) -> bool:
 
 
 def _attend_step(ir: AttentionIR, lengths: Lengths, visits: Visits) -> Step:
-    flop = 2 * visits.pairs * (ir.head_dim + ir.value_dim)
+    flop = 2 * ir.maps * visits.pairs * (ir.head_dim + ir.value_dim)
     query_rows = lengths.batch * lengths.q_len * ir.heads
-    elements = (query_rows + visits.keys) * (ir.head_dim + ir.value_dim)
+    elements = (query_rows + visits.keys) * (ir.maps * ir.head_dim + ir.value_dim)
     moved = elements * ir.heads_dtype.itemsize
     if "lse" in ir.outputs:
-        moved += query_rows * np.dtype(ir.dtype.accumulator).itemsize
+        moved += ir.maps * query_rows * np.dtype(ir.dtype.accumulator).itemsize
     return Step("attention", flop, moved)
 
 
@@ -164,8 +166,8 @@ def _layer_steps(ir: AttentionIR, d_model: int, lengths: Lengths, attend: Step) 
         return Step(name, 2 * rows * outer * heads, moved)
 
     return (
-        projection("q projection", q_rows, d_model, ir.heads * ir.head_dim),
-        projection("k projection", kv_rows, d_model, ir.kv_heads * ir.head_dim),
+        projection("q projection", q_rows, d_model, ir.query_heads * ir.head_dim),
+        projection("k projection", kv_rows, d_model, ir.key_heads * ir.head_dim),
         projection("v projection", kv_rows, d_model, ir.kv_heads * ir.value_dim),
         attend,
         projection("output projection", q_rows, d_model, ir.heads * ir.value_dim),

@@ -181,6 +181,8 @@ def _sizes(ir: AttentionIR) -> tuple[tuple[str, str], ...]:
         heads += f" (values {ir.value_dim})"
     if ir.kv_heads != ir.heads:
         heads += f", {ir.kv_heads} key and value heads"
+    if ir.maps > 1:
+        heads += f", each with {ir.maps} query and key heads"
     layer = "projections included" if ir.d_model else "queries, keys and values in"
     width = (("d_model", str(ir.d_model)),) if ir.d_model else ()
     return (("scope", f"{ir.scope} ({layer})"), *width, ("heads", heads), ("dtype", ir.dtype.name))

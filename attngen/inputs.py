@@ -67,8 +67,8 @@ def random_inputs(ir: AttentionIR, lengths: Lengths, seed: int = 0) -> Inputs:
     sink = normal(ir.heads, dtype=ir.dtype.accumulator) if ir.sink else None
     if ir.d_model is None:
         return CoreInputs(
-            normal(lengths.batch, lengths.q_len, ir.heads, ir.head_dim),
-            normal(lengths.batch, lengths.kv_len, ir.kv_heads, ir.head_dim),
+            normal(lengths.batch, lengths.q_len, ir.query_heads, ir.head_dim),
+            normal(lengths.batch, lengths.kv_len, ir.key_heads, ir.head_dim),
             normal(lengths.batch, lengths.kv_len, ir.kv_heads, ir.value_dim),
             sink,
             example_inputs(ir, sizes, rng),

@@ -97,8 +97,8 @@ class CoreInterpreter(Interpreter):
 
         Returns:
             What the spec's `outputs` list, float64: out (q_len, heads, value_dim), lse
-            (heads, q_len), logits and probabilities (heads, q_len, kv_len), with the batch in
-            front if q has one; a tuple where they are several.
+            (heads, q_len), logits and probabilities (heads, q_len, kv_len) of the heads of q, with
+            the batch in front if q has one; a tuple where they are several.
 
         Raises:
             CallTypeError, CallValueError: naming the argument, what was expected and what came.

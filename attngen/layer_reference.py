@@ -113,9 +113,9 @@ def project_heads(
     """
     source = x if context is None else context
     chosen = chosen_rows(x.shape[1], rows)
-    q = np.zeros((*x.shape[:2], ir.heads, ir.head_dim))
-    q[:, chosen] = _heads(_project(x[:, chosen], weights.q, weights.q_bias), ir.heads)
-    k = _heads(_project(source, weights.k, weights.k_bias), ir.kv_heads)
+    q = np.zeros((*x.shape[:2], ir.query_heads, ir.head_dim))
+    q[:, chosen] = _heads(_project(x[:, chosen], weights.q, weights.q_bias), ir.query_heads)
+    k = _heads(_project(source, weights.k, weights.k_bias), ir.key_heads)
     v = _heads(_project(source, weights.v, weights.v_bias), ir.kv_heads)
     return q, k, v
 

@@ -83,6 +83,7 @@ def lower_flash(ir: AttentionIR, schedule: CpuSchedule, mask: MaskPlan | None) -
         Buffer("row_sum", block_q, "sum of each row's weights so far"),
         Buffer("rescale", panel, "what a panel's outputs shrink by"),
     )
+    kept = (Buffer("kept", block_q * output_rows, "panels of Oᵀ of the first of two maps"),)
     buffers = (
         Buffer("queries", block_q * query_rows, "panels of Qᵀ, scaled: [d][row]"),
         Buffer("outputs", block_q * output_rows, "panels of Oᵀ: [value column][row]"),
@@ -90,6 +91,7 @@ def lower_flash(ir: AttentionIR, schedule: CpuSchedule, mask: MaskPlan | None) -
         Buffer("keys", block_kv * padded_row(ir.head_dim, lanes), "a block of K: [key][d]"),
         Buffer("values", block_kv * value_stride(ir.value_dim, lanes, tile), "a block of V"),
         *(running if ir.activation is None else ()),
+        *(kept if ir.difference else ()),
         Buffer(
             "staging",
             panel * padded_row(max(ir.head_dim, ir.value_dim), lanes),
@@ -111,6 +113,7 @@ def lower_flash(ir: AttentionIR, schedule: CpuSchedule, mask: MaskPlan | None) -
         sink=ir.sink,
         off_by_one=ir.off_by_one,
         weight=weight_of(ir),
+        difference=ir.difference,
         buffers=buffers,
     )
 
@@ -133,12 +136,14 @@ def lower_split(ir: AttentionIR, schedule: CpuSchedule, mask: MaskPlan | None) -
     max_rows = schedule.short_rows.value
     task_rows = max(max_rows, TASK_ROWS)
     score_stride = score_row(split, key_tile, lanes)
+    merged = (Buffer("merged", 2 * max_rows * ir.value_dim, "both maps of rows: [map][row][d]"),)
     buffers = (
         Buffer("queries", task_rows * padded_row(ir.head_dim, lanes), "scaled queries: [row][d]"),
         Buffer("scores", task_rows * score_stride, "scores, then weights: [row][key]"),
         *(() if ir.activation else (Buffer("lane_max", lanes, "lanes of a maximum"),)),
+        *(merged if ir.difference else ()),
     )
-    if ir.heads_dtype.is_half:
+    if ir.heads_dtype.is_half and not ir.difference:
         width = round_up(ir.value_dim, lanes)
         buffers = (*buffers, Buffer("merged", width, "a row of the output before it is rounded"))
     return SplitKV(
@@ -157,6 +162,7 @@ def lower_split(ir: AttentionIR, schedule: CpuSchedule, mask: MaskPlan | None) -
         sink=ir.sink,
         off_by_one=ir.off_by_one,
         weight=weight_of(ir),
+        difference=ir.difference,
         buffers=buffers,
     )
 

@@ -45,8 +45,8 @@ def reference_attention(
 
     Args:
         ir: what to compute; `dtype` and `d_model` have no say here.
-        q: (q_len, heads, head_dim) or (batch, q_len, heads, head_dim).
-        k: (.., kv_len, kv_heads, head_dim).
+        q: (q_len, query_heads, head_dim) or (batch, q_len, query_heads, head_dim).
+        k: (.., kv_len, key_heads, head_dim).
         v: (.., kv_len, kv_heads, value_dim).
         sink: (heads,) logits in natural units; exactly where `ir` has a sink.
         inputs: the side inputs that `ir` names and no table gives, in the shapes it gives; without
@@ -55,8 +55,8 @@ def reference_attention(
         lengths: (batch,) how many keys of each batch index there are; all of them if None.
 
     Returns:
-        out (.., rows, heads, value_dim) and the natural-log lse (.., heads, rows), both float64;
-        the lse is NaN where there is no softmax.
+        out (.., rows, heads, value_dim) and the natural-log lse (.., query_heads, rows), both
+        float64; the lse is NaN where there is no softmax.
 
     Raises:
         CallTypeError: a sink or side input is missing or unexpected.
@@ -70,9 +70,10 @@ def reference_attention(
     chosen = chosen_rows(q.shape[1], rows)
     out = np.zeros((q.shape[0], chosen.size, ir.heads, ir.value_dim))
     no_sum = -np.inf if ir.activation is None else np.nan
-    lse = np.full((q.shape[0], ir.heads, chosen.size), no_sum)
-    for b, h, part, found in _each_head(ir, q, k, v, sink, inputs or {}, chosen, lengths):
-        out[b, part, h], lse[b, h, part] = found.out, found.lse
+    lse = np.full((q.shape[0], ir.query_heads, chosen.size), no_sum)
+    for b, h, part, found in _each_map(ir, q, k, v, sink, inputs or {}, chosen, lengths):
+        out[b, part, h // ir.maps] += found.factor * found.out
+        lse[b, h, part] = found.lse
     return out, lse
 
 
@@ -92,10 +93,10 @@ def reference_scores(
     Args and errors are those of :func:`reference_attention`.
 
     Returns:
-        The logits (.., heads, rows, kv_len): scores after all that `ir` does to them, in natural
-        units, -inf where a query does not attend. The probabilities in the same shape: what the
-        values are weighted with, 0 in a row that may attend to nothing; where `ir` has a sink they
-        add up to less than 1. Both float64.
+        The logits (.., query_heads, rows, kv_len): scores after all that `ir` does to them, in
+        natural units, -inf where a query does not attend. The probabilities in the same shape: what
+        the values are weighted with, 0 in a row that may attend to nothing; where `ir` has a sink
+        they add up to less than 1. Both float64.
     """
     if q.ndim == 3:
         batch_of_one = (q[None], k[None], v[None])
@@ -103,9 +104,9 @@ def reference_scores(
         logits, weights = reference_scores(ir, *batch_of_one, sink, inputs=given, rows=rows)
         return logits[0], weights[0]
     chosen = chosen_rows(q.shape[1], rows)
-    shape = (q.shape[0], ir.heads, chosen.size, k.shape[1])
+    shape = (q.shape[0], ir.query_heads, chosen.size, k.shape[1])
     logits, probabilities = np.full(shape, -np.inf), np.zeros(shape)
-    for b, h, part, found in _each_head(ir, q, k, v, sink, inputs or {}, chosen, lengths):
+    for b, h, part, found in _each_map(ir, q, k, v, sink, inputs or {}, chosen, lengths):
         valid = slice(found.logits.shape[1])
         logits[b, h, part, valid] = found.logits
         probabilities[b, h, part, valid] = found.probabilities
@@ -114,8 +115,12 @@ def reference_scores(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Attended:
-    """Some query rows of one head: (rows, kv_len) but for out (rows, value_dim), lse (rows,)."""
+    """Some query rows of one map: (rows, kv_len) but for out (rows, value_dim), lse (rows,).
 
+    The output of the head is the sum over its maps of `factor` times `out`.
+    """
+
+    factor: float
     out: Float64
     lse: Float64
     logits: Float64
@@ -128,7 +133,7 @@ def chosen_rows(q_len: int, rows: Rows | None) -> npt.NDArray[np.intp]:
     return every if rows is None else every[np.asarray(rows, np.intp)]
 
 
-def _each_head(
+def _each_map(
     ir: AttentionIR,
     q: Array,
     k: Array,
@@ -138,26 +143,34 @@ def _each_head(
     chosen: npt.NDArray[np.intp],
     lengths: Rows | None,
 ) -> Iterator[tuple[int, int, slice, _Attended]]:
-    """Each batch index and head, with some of the `chosen` rows at a time."""
+    """Each batch index and query head, with some of the `chosen` rows at a time."""
     _check(ir, q, k, v, sink)
     batch, q_len = q.shape[:2]
     data = arrays_of(ir, inputs, Lengths(batch, q_len, k.shape[1]))
     step = max(1, _SCORES_AT_ONCE // max(1, k.shape[1]))
     for b in range(batch):
         valid = slice(k.shape[1] if lengths is None else int(lengths[b]))
-        for h in range(ir.heads):
+        for query_head in range(ir.query_heads):
+            h, which = divmod(query_head, ir.maps)
             kv_h = h // ir.group
-            keys, values = float64(k[b, valid, kv_h]), float64(v[b, valid, kv_h])
+            key_head = kv_h * ir.maps + which
+            keys, values = float64(k[b, valid, key_head]), float64(v[b, valid, kv_h])
+            names = data | {"b": b, "h": h, "kv_h": kv_h, "q_len": q_len}
+            factor = 1.0
+            if ir.difference is not None and which:
+                factor = -float(evaluate(ir.difference, names))
             for start in range(0, chosen.size, step):
                 part = slice(start, start + step)
-                queries = float64(q[b, chosen[part], h])
+                queries = float64(q[b, chosen[part], query_head])
                 logit = None if sink is None else float(sink[h])
-                names = {"b": b, "h": h, "kv_h": kv_h, "q_len": q_len, "i": chosen[part, None]}
-                yield b, h, part, _attend(ir, queries, keys, values, logit, data | names)
+                indices = names | {"i": chosen[part, None]}
+                found = _attend(ir, factor, queries, keys, values, logit, indices)
+                yield b, query_head, part, found
 
 
 def _attend(
     ir: AttentionIR,
+    factor: float,
     queries: Float64,
     keys: Float64,
     values: Float64,
@@ -178,7 +191,7 @@ def _attend(
             weight = np.asarray(evaluate(ir.activation, env | {SCORE.name: score}))
             weights = np.where(attends, weight, 0.0)
             out, none = _weighted_sum(weights, attends, values), np.full(shape[0], np.nan)
-            return _Attended(out, none, np.where(attends, score, -np.inf), weights)
+            return _Attended(factor, out, none, np.where(attends, score, -np.inf), weights)
         score = np.where(attends, score, -np.inf)
         row_max = score.max(axis=1, initial=-np.inf)
         # a row without keys has no maximum to take off; its weights are 0 whatever the shift
@@ -189,7 +202,7 @@ def _attend(
         sink = 0.0 if ir.off_by_one else sink
         weights = weights * _share(row_sum, log_base * shift, sink)[:, None]
         out = _weighted_sum(weights, attends, values)
-        return _Attended(out, lse, log_base * score, weights)
+        return _Attended(factor, out, lse, log_base * score, weights)
 
 
 def _share(row_sum: Float64, shift: Float64, sink: float | None) -> Float64:
@@ -221,8 +234,8 @@ def _check(ir: AttentionIR, q: Array, k: Array, v: Array, sink: Array | None) ->
     batch, q_len = q.shape[:2]
     kv_len = k.shape[1]
     for name, array, expected in (
-        ("q", q, (batch, q_len, ir.heads, ir.head_dim)),
-        ("k", k, (batch, kv_len, ir.kv_heads, ir.head_dim)),
+        ("q", q, (batch, q_len, ir.query_heads, ir.head_dim)),
+        ("k", k, (batch, kv_len, ir.key_heads, ir.head_dim)),
         ("v", v, (batch, kv_len, ir.kv_heads, ir.value_dim)),
         ("sink", sink, (ir.heads,)),
     ):

@@ -103,7 +103,7 @@ def prepare_call(attention: Attention, inputs: Inputs) -> Callable[[], Array]:
     if isinstance(inputs, CoreInputs):
         assert isinstance(attention, CoreAttention)  # noqa: S101 - same IR
         core = attention
-        shape = (*inputs.q.shape[:-1], inputs.v.shape[-1])
+        shape = (*inputs.q.shape[:-2], attention.spec.heads, inputs.v.shape[-1])
         out = np.full(shape, np.nan, inputs.q.dtype)
 
         def call_core() -> Array:

@@ -30,6 +30,10 @@ class LayerSizes(Protocol):
     @property
     def kv_heads(self) -> int: ...  # noqa: D102
     @property
+    def query_heads(self) -> int: ...  # noqa: D102
+    @property
+    def key_heads(self) -> int: ...  # noqa: D102
+    @property
     def head_dim(self) -> int: ...  # noqa: D102
     @property
     def value_dim(self) -> int: ...  # noqa: D102
@@ -44,8 +48,8 @@ def projection_shapes(sizes: LayerSizes) -> dict[str, tuple[int, int]]:
     if sizes.d_model is None:
         raise CallTypeError("weights belong to a layer; this spec is a core (it has no 'd_model')")
     return {
-        "q": (sizes.d_model, sizes.heads * sizes.head_dim),
-        "k": (sizes.d_model, sizes.kv_heads * sizes.head_dim),
+        "q": (sizes.d_model, sizes.query_heads * sizes.head_dim),
+        "k": (sizes.d_model, sizes.key_heads * sizes.head_dim),
         "v": (sizes.d_model, sizes.kv_heads * sizes.value_dim),
         "o": (sizes.heads * sizes.value_dim, sizes.d_model),
     }
@@ -58,7 +62,8 @@ class Weights:
     Matrices are (in, out) and may have any strides, so a transposed view is as good as a copy.
 
     Attributes:
-        q: (d_model, heads · head_dim); `k`: (d_model, kv_heads · head_dim).
+        q: (d_model, heads · head_dim); `k`: (d_model, kv_heads · head_dim); twice as many heads
+            of both in differential attention.
         v: (d_model, kv_heads · value_dim); `o`: (heads · value_dim, d_model).
         q_bias, k_bias, v_bias, o_bias: (out,), or None.
     """

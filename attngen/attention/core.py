@@ -23,8 +23,8 @@ class CoreAttention(Attention):
     def __init__(self, compiled: Compiled) -> None:
         super().__init__(compiled)
         ir = compiled.ir
-        self._q_tail = (ir.heads, ir.head_dim)
-        self._k_tail = (ir.kv_heads, ir.head_dim)
+        self._q_tail = (ir.query_heads, ir.head_dim)
+        self._k_tail = (ir.key_heads, ir.head_dim)
         self._v_tail = (ir.kv_heads, ir.value_dim)
 
     def __call__(
@@ -44,8 +44,10 @@ class CoreAttention(Attention):
         """Attend.
 
         Args:
-            q: (q_len, heads, head_dim) or (batch, q_len, heads, head_dim), of the spec's dtype.
-            k: (kv_len, kv_heads, head_dim), with the batch if q has one.
+            q: (q_len, heads, head_dim) or (batch, q_len, heads, head_dim), of the spec's dtype;
+                of 2 · heads heads where the spec is differential.
+            k: (kv_len, kv_heads, head_dim), with the batch if q has one; with 2 · kv_heads heads
+                where the spec is differential.
             v: (kv_len, kv_heads, value_dim), with the batch if q has one.
             sink: (heads,), natural-log units, in the accumulator dtype; where the spec has a sink.
             mask: broadcastable to (batch, heads, q_len, kv_len): where a boolean array is True a
@@ -60,7 +62,8 @@ class CoreAttention(Attention):
             inputs: the spec's side inputs by name; any other keyword is refused.
 
         Returns:
-            The output, or (output, lse) with lse (heads, q_len) or (batch, heads, q_len).
+            The output, or (output, lse) with lse (heads, q_len) or (batch, heads, q_len); the heads
+            of an lse are those of q.
 
         Raises:
             CallTypeError, CallValueError: naming the argument, what was expected and what came.
@@ -79,7 +82,7 @@ class CoreAttention(Attention):
         with_lse = self._wants_lse(return_lse)
         sink = self._checked_sink(sink)
         q_shape = q.shape
-        out_shape = (*q_shape[:-1], self._v_tail[1])
+        out_shape = (*q_shape[:-2], self._heads, self._v_tail[1])
         if out is None:
             out = target = np.empty(out_shape, self._dtype)
         else:
@@ -87,7 +90,7 @@ class CoreAttention(Attention):
             target = call_checks.check_out(out, self._dtype.name, out_shape, read)
         single = len(q_shape) == 3
         batch, q_len = (1, q_shape[0]) if single else q_shape[:2]
-        lse = np.empty((batch, self._heads, q_len), self._lse_dtype) if with_lse else None
+        lse = np.empty((batch, self._q_tail[0], q_len), self._lse_dtype) if with_lse else None
         more = {}
         if self._inputs or lengths is not None or cu_seqlens is not None:
             more = self._extras(q_len, k.shape[-3], batch, single, lengths, cu_seqlens, inputs)

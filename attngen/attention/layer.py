@@ -92,7 +92,7 @@ class LayerAttention(Attention):
         x3, out3 = (x[None], target[None]) if single else (x, target)
         context3 = x3 if context is None else context[None] if single else context
         batch, q_len = x3.shape[:2]
-        lse = np.empty((batch, self._heads, q_len), self._lse_dtype) if with_lse else None
+        lse = np.empty((batch, ir.query_heads, q_len), self._lse_dtype) if with_lse else None
         more = {}
         if self._inputs or lengths is not None or cu_seqlens is not None:
             kv_len = context3.shape[1]

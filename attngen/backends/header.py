@@ -86,9 +86,20 @@ def formula(ir: AttentionIR) -> tuple[str, ...]:
         "dot   = Q Kᵀ · " + repr(ir.query_scale),
         "score = " + expression_text(ir.score) + units,
         "mask  = " + expression_text(ir.mask),
-        f"out   = {weights} V" + ", heads side by side, times W_O" * (ir.scope == "layer"),
+        *_outputs(ir, weights),
     ]
     return tuple(part for line in lines for part in _formula_lines(line))
+
+
+def _outputs(ir: AttentionIR, weights: str) -> list[str]:
+    joined = ", heads side by side, times W_O" * (ir.scope == "layer")
+    if ir.difference is None:
+        return [f"out   = {weights} V{joined}"]
+    factor = expression_text(ir.difference)
+    return [
+        f"map   = {weights} V, twice for a head, with V of both",
+        f"out   = first map - {factor} · second map{joined}",
+    ]
 
 
 def _formula_lines(line: str) -> list[str]:
@@ -108,13 +119,14 @@ def symbols(ir: AttentionIR) -> tuple[tuple[str, str, str], ...]:
             ("context", f"(batch, kv_len, {ir.d_model})", "what keys and values come from"),
         ]
     rows += [
-        ("q", f"(batch, q_len, {ir.heads}, {ir.head_dim})", "queries"),
-        ("k", f"(batch, kv_len, {ir.kv_heads}, {ir.head_dim})", "keys"),
+        ("q", f"(batch, q_len, {ir.query_heads}, {ir.head_dim})", "queries"),
+        ("k", f"(batch, kv_len, {ir.key_heads}, {ir.head_dim})", "keys"),
         ("v", f"(batch, kv_len, {ir.kv_heads}, {ir.value_dim})", "values"),
         ("out", f"(batch, q_len, {ir.heads}, {ir.value_dim})", "the heads' outputs"),
     ]
     if ir.activation is None:
-        rows.append(("lse", f"(batch, {ir.heads}, q_len)", "log-sum-exp of each row's scores"))
+        shape = f"(batch, {ir.query_heads}, q_len)"
+        rows.append(("lse", shape, "log-sum-exp of each row's scores"))
     for side in ir.inputs:
         shape = f"({', '.join(map(str, side.shape))}{',' * (len(side.shape) == 1)})"
         kind = "a side input" if side.values is None else "a table of the spec"

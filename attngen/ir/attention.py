@@ -14,6 +14,11 @@ and else 0. With an `activation` there is no softmax but ::
     p     = mask(q, k) ? activation(s) : 0
     out   = sum(p * v)                               and no lse
 
+With a `difference` (differential attention) head h has two maps: q heads 2h and 2h + 1 attend to
+k heads 2 kv_h and 2 kv_h + 1 and to the one v head kv_h, each with an lse of its own, and ::
+
+    out   = out of the first - difference(h) * out of the second
+
 Positions: query i of q_len stands at kv_len - q_len + i (``bottom_right``) or i (``top_left``);
 key j stands at j. `elaborate` produces base ``e`` with the scale in `score`; the passes move
 linear factors into `query_scale` and change to base ``2``.
@@ -72,6 +77,8 @@ class AttentionIR:
         off_by_one: whether 1 joins it, as a sink whose logit is 0 would; never beside `sink`.
         activation: the weight of a key alone, over :data:`~attngen.ir.expr.SCORE` and the variables
             of a mask; None is a softmax.
+        difference: what the second of a head's two maps is multiplied by before it is subtracted,
+            over h, kv_h and side inputs; None is one map a head.
         outputs: what a call returns without being asked: ``out`` and more, in the order of
             :data:`OUTPUTS`; what :data:`UNFUSED` names is for the reference alone.
         inputs: the arrays that `score` and `mask` index, tables included.
@@ -95,10 +102,26 @@ class AttentionIR:
     inputs: tuple[SideInput, ...] = ()
     off_by_one: bool = False
     activation: Expr | None = None
+    difference: Expr | None = None
+
+    @property
+    def maps(self) -> int:
+        """Maps of weights that a head has: so many query and key heads it takes."""
+        return 1 if self.difference is None else 2
+
+    @property
+    def query_heads(self) -> int:
+        """Heads of q, and of the LSE."""
+        return self.heads * self.maps
+
+    @property
+    def key_heads(self) -> int:
+        """Heads of k."""
+        return self.kv_heads * self.maps
 
     @property
     def group(self) -> int:
-        """Query heads that share one kv head."""
+        """Heads that share one kv head."""
         return self.heads // self.kv_heads
 
     @property

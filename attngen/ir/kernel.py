@@ -62,6 +62,7 @@ class FlashForward:
     """Online-softmax attention over blocks of query rows (Dao, FlashAttention-2, 2023).
 
     `weight` is the weight of a key, over the variables of `score`, where no softmax makes it.
+    With a `difference` a task computes both maps of its head, one after the other.
     """
 
     dtype: DType
@@ -79,6 +80,7 @@ class FlashForward:
     buffers: tuple[Buffer, ...]
     off_by_one: bool = False
     weight: Expr | None = None
+    difference: Expr | None = None
 
     @property
     def panel_rows(self) -> int:
@@ -101,7 +103,8 @@ class SplitKV:
     Up to `max_rows` query rows a kv head are taken, and up to `task_rows` rows of all the kv heads
     whose keys a task reads together. `key_tile` keys share one load of a query; `tiles` are tried
     from the widest to the last, which has one row.
-    `weight` is the weight of a key, over the variables of `score`, where no softmax makes it.
+    `weight` is the weight of a key, over the variables of `score`, where no softmax makes it. With
+    a `difference` a task computes both maps of its heads.
     """
 
     dtype: DType
@@ -120,6 +123,7 @@ class SplitKV:
     buffers: tuple[Buffer, ...]
     off_by_one: bool = False
     weight: Expr | None = None
+    difference: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

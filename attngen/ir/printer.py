@@ -103,16 +103,24 @@ def attention_text(ir: AttentionIR) -> str:
         ("score", expression_text(ir.score)),
         ("mask", expression_text(ir.mask)),
         ("weight", f"{weight} where mask, else 0"),
-        ("out", f"sum(weight * value){share}"),
+        *_outputs(ir, f"sum(weight * value){share}"),
         ("outputs", ", ".join(ir.outputs)),
     ]
+    place = [name for name, _ in lines].index("mask")
     for given in ir.inputs:
         shape = ", ".join(map(str, given.shape))
         fixed = "" if given.values is None else ", a table of the spec"
-        lines.insert(-4, (given.name, f"({shape}) {given.dtype}{fixed}"))
+        lines.insert(place, (given.name, f"({shape}) {given.dtype}{fixed}"))
     if ir.d_model is not None:
         lines.insert(1, ("d_model", f"{ir.d_model}, with projections in and out"))
     return "\n".join([f"attention {ir.name} ({ir.scope})", *_definitions(lines)])
+
+
+def _outputs(ir: AttentionIR, one: str) -> list[tuple[str, str]]:
+    if ir.difference is None:
+        return [("out", one)]
+    factor = _at_level(ir.difference, _INFIX["mul"][1])
+    return [("map", one), ("out", f"map 2h - {factor} * map 2h + 1, of query and key heads")]
 
 
 def schedule_text(schedule: CpuSchedule) -> str:
@@ -186,9 +194,13 @@ def _scoring(kernel: FlashForward | SplitKV) -> list[tuple[str, str]]:
 
 def _weighing(kernel: FlashForward | SplitKV) -> list[tuple[str, str]]:
     if kernel.weight is not None:
-        return [("weight", f"{expression_text(kernel.weight)}, without a softmax")]
-    learned = "yes" if kernel.sink else "no"
-    return [("sink", "one of logit 0" if kernel.off_by_one else learned)]
+        lines = [("weight", f"{expression_text(kernel.weight)}, without a softmax")]
+    else:
+        learned = "yes" if kernel.sink else "no"
+        lines = [("sink", "one of logit 0" if kernel.off_by_one else learned)]
+    if kernel.difference is not None:
+        lines.append(("maps", f"2, less {expression_text(kernel.difference)} times the second"))
+    return lines
 
 
 def _mask(plan: MaskPlan | None) -> list[tuple[str, str]]:

@@ -43,6 +43,9 @@ def verify_attention(ir: AttentionIR) -> None:
         _require(not loads(ir.activation), "activation", "reads a side input")
         _require(not (ir.sink or ir.off_by_one), "sink", "is part of a softmax alone")
         _require("lse" not in ir.outputs, "outputs", "there is no lse without a softmax")
+    if ir.difference is not None:
+        _expression("difference", ir.difference, ("integer", "real"), frozenset({"h", "kv_h"}))
+        _require(not ir.sink, "sink", "is of which of a head's two maps")
     _require(not (ir.sink and ir.off_by_one), "off_by_one", "is a sink, and there is another")
     _inputs(ir)
     _require(ir.alignment in ("bottom_right", "top_left"), "alignment", repr(ir.alignment))
@@ -63,7 +66,8 @@ def _inputs(ir: AttentionIR) -> None:
         _require(bool(given.shape), name, "has no axis")
         _table(ir, given)
     known = {i.name: i for i in ir.inputs}
-    for load in (*loads(ir.score), *loads(ir.mask)):
+    difference = () if ir.difference is None else loads(ir.difference)
+    for load in (*loads(ir.score), *loads(ir.mask), *difference):
         _require(load.input in known, f"inputs.{load.input}", "is missing")
         given = known[load.input]
         fits = len(load.indices) == len(given.shape) and load.dtype == given.dtype
@@ -126,7 +130,15 @@ def _verify_one(ir: AttentionIR, kernel: Kernel) -> None:
 
 
 def _same_attention(ir: AttentionIR, kernel: FlashForward | SplitKV) -> None:
-    for name in ("head_dim", "value_dim", "query_scale", "score", "sink", "off_by_one"):
+    for name in (
+        "head_dim",
+        "value_dim",
+        "query_scale",
+        "score",
+        "sink",
+        "off_by_one",
+        "difference",
+    ):
         value, expected = getattr(kernel, name), getattr(ir, name)
         _require(value == expected, name, f"is {value!r}, not the attention's {expected!r}")
     _require((kernel.weight is None) == (ir.activation is None), "weight", "is not the activation")

@@ -30,9 +30,10 @@ from attngen.ir.expr import (
 )
 from attngen.spec.alibi import alibi_slopes
 from attngen.spec.buckets import T5Buckets
-from attngen.spec.model import Spec
+from attngen.spec.model import Scale, Spec
 
 ALIBI_SLOPES = "alibi_slopes"
+HEAD_LAMBDA = "head_lambda"
 HEAD_SCALE = "head_scale"
 RELATIVE_BIAS = "relative_bias"
 T5_BUCKETS = "t5_buckets"
@@ -59,15 +60,15 @@ def elaborate(spec: Spec) -> AttentionIR:
         inputs=inputs_of(spec),
         off_by_one=spec.activation == "softmax_off_by_one",
         activation=activation_of(spec),
+        difference=difference_of(spec),
     )
 
 
 def inputs_of(spec: Spec) -> tuple[SideInput, ...]:
     """The side inputs that are declared, and the tables that other keys bring."""
     more: list[SideInput] = []
-    if isinstance(spec.scale, (tuple, str)):
-        numbers = spec.scale if isinstance(spec.scale, tuple) else None
-        more.append(SideInput(HEAD_SCALE, ("heads",), "float", numbers, "scale"))
+    more += _of_heads(HEAD_SCALE, spec.scale, "scale")
+    more += _of_heads(HEAD_LAMBDA, spec.differential, "differential")
     if spec.bias == "alibi":
         slopes = alibi_slopes(spec.heads)
         more.append(SideInput(ALIBI_SLOPES, ("heads",), "float", slopes, "bias"))
@@ -77,6 +78,25 @@ def inputs_of(spec: Spec) -> tuple[SideInput, ...]:
         shape = ("heads", spec.t5.buckets)
         more.append(SideInput(RELATIVE_BIAS, shape, "float", None, "bias"))
     return (*spec.inputs, *more)
+
+
+def _of_heads(name: str, value: Scale | None, key: str) -> list[SideInput]:
+    """The side input of numbers that differ from head to head."""
+    if value is None or isinstance(value, float):
+        return []
+    numbers = value if isinstance(value, tuple) else None
+    return [SideInput(name, ("heads",), "float", numbers, key)]
+
+
+def difference_of(spec: Spec) -> Expr | None:
+    """What the second map of a head is multiplied by."""
+    match spec.differential:
+        case None:
+            return None
+        case float(factor):
+            return Const(factor, "differential")
+        case _:
+            return Load(HEAD_LAMBDA, (Var("h", "differential"),), "differential")
 
 
 def score_of(spec: Spec) -> Expr:

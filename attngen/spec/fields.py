@@ -175,6 +175,24 @@ _PLAIN = Section(
             "-log(kv_len)",
         ),
         Field(
+            "differential",
+            Section(
+                (
+                    Field(
+                        "lambda",
+                        HeadNumbers(),
+                        "What the second map is multiplied by: a number, a list of one for each "
+                        "head, or per_head; calls then need head_lambda=. Required.",
+                    ),
+                ),
+            ),
+            "Each head is the difference of two attention maps (Ye et al., 2024): q has 2 * heads "
+            "heads and k 2 * kv_heads, in pairs, which share a head of v. head_dim is then "
+            "d_model / (2 * heads) without being given, and value_dim 2 * head_dim.",
+            "one map a head",
+            hint="such as differential: {lambda: 0.8}",
+        ),
+        Field(
             "score",
             Expression(),
             "What becomes of a score, after the scale and before the softcap: an expression over "

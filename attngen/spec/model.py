@@ -64,6 +64,8 @@ class Spec:
         sink: a learned logit per head joins the softmax denominator.
         activation: what makes weights of scores; `activation_bias` is added to those of a sigmoid,
             and None means -log(kv_len).
+        differential: lambda, where heads are differences of two maps: a number, one for each head,
+            or an argument of calls.
         schedule: overrides in file order, at most one per target and name.
     """
 
@@ -92,6 +94,17 @@ class Spec:
     sink: bool = False
     activation: Activation = "softmax"
     activation_bias: float | None = None
+    differential: Scale | None = None
     dtype: DType = FLOAT32
     outputs: tuple[Output, ...] = ("out",)
     schedule: tuple[ScheduleOverride, ...] = ()
+
+    @property
+    def query_heads(self) -> int:
+        """Heads of q: two for each head where that is a difference."""
+        return self.heads * (1 if self.differential is None else 2)
+
+    @property
+    def key_heads(self) -> int:
+        """Heads of k."""
+        return self.kv_heads * (1 if self.differential is None else 2)

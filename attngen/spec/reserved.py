@@ -10,10 +10,10 @@ import builtins
 import re
 
 _CALL = """
-    alibi_slopes attend attention cache context cu_seqlens cu_seqlens_k cu_seqlens_q dropout gate
-    head_scale inputs k_bias key_lengths keys layer lengths lse mask norm o_bias out query_lengths
-    q_bias relative_bias return_lse rope seqlens self sink t5_buckets table v v_bias value values
-    weights workers x
+    alibi_slopes attend attention cache context cu_seqlens cu_seqlens_k cu_seqlens_q dropout
+    gate head_lambda head_scale inputs k_bias key_lengths keys layer lengths lse mask norm
+    o_bias out q_bias query_lengths relative_bias return_lse rope self seqlens sink t5_buckets
+    table v v_bias value values weights workers x
 """
 _PATTERNS = re.compile(
     r"_.*|v_.*|[A-Z][A-Z0-9_]*|.*_(stride|size)\d+|.*_[qk]_(min|max)|.*_(bounds|granules)"
@@ -29,22 +29,23 @@ def is_reserved(name: str) -> bool:
 
 
 _KERNEL = """
-    above arguments array array_at arrays at attend_block attend_split b batch block block_q
-    blocks can_take column combine copy_row count counters d describe done dot element end
-    end_key factor fetch_add fetched find_sequence finite first first_head first_key first_row
-    floats_at forward from full group h head head_step heads heads_of_a_task held highest i
-    index integers_at inverse iota is_finite j k k_first k_last k_start keep key key_first
-    key_last key_range kv kv_h kv_head kv_heads kv_len lane lanes last last_key load_keys
-    load_queries log2_sum logit lower lse mask_panel mask_row maxima memory merge nan njit none
-    np numba number numbered offset old_max output output_tile output_without_leaks outputs
-    panel panels panels_end partial parts places plan pool position positions prefetch
-    prefetch_first prefetch_row prefetch_rows probe q q_len q_start query range rescale rest row
-    row_max row_of row_sum rows rows_of run_workers scale score score_keys score_panel score_row
-    score_tile score_tile_row score_tile_rows scores seen sequence sequences share shift shrink
-    simd sink_logit size sizes slot softmax_panel softmax_row source split splits stack staged
-    start starts state step store_outputs sums target task task_count tasks tile tile_bounds top
-    total truth truths_at uniform unit units value values weigh_tile_row weigh_tile_rows
-    weigh_values weigh_without_leaks weight weights work worker workers workspace WorkspacePool
-    workspaces halves narrow stored_at widen
+    above arguments array array_at arrays at attend_block attend_maps attend_split b batch block
+    block_q blocks can_take column combine copy_row count counters d describe done dot element
+    end end_key factor fetch_add fetched find_sequence finite first first_head first_key
+    first_row floats_at forward from full group h halves head head_step heads heads_of_a_task
+    held highest i index integers_at inverse iota is_finite j k k_first k_last k_start keep kept
+    key key_first key_last key_range kv kv_h kv_head kv_heads kv_len lane lanes last last_key
+    load_keys load_queries log2_sum logit lower lse map_step mask_panel mask_row maxima memory
+    merge merge_maps merged nan narrow njit none np numba number numbered offset old_max output
+    output_tile output_without_leaks outputs panel panels panels_end partial parts place places
+    plan pool position positions prefetch prefetch_first prefetch_row prefetch_rows probe q
+    q_len q_start query range rescale rest row row_max row_of row_sum rows rows_of run_workers
+    scale score score_keys score_panel score_row score_tile score_tile_row score_tile_rows
+    scores seen sequence sequences share shift shrink simd sink_logit size sizes slot
+    softmax_panel softmax_row source split splits stack staged start starts state step
+    store_outputs stored_at sums target task task_count tasks tile tile_bounds top total truth
+    truths_at uniform unit units value values weigh_tile_row weigh_tile_rows weigh_values
+    weigh_without_leaks weight weights which widen work worker workers workspace WorkspacePool
+    workspaces
 """
 _NAMES = frozenset(_CALL.split()) | frozenset(_KERNEL.split())

@@ -30,7 +30,7 @@ from attngen.spec.model import (
     Spec,
     Window,
 )
-from attngen.spec.nodes import Fields, shorten, span_of
+from attngen.spec.nodes import Fields, node_at, shorten, span_of
 from attngen.spec.suggest import divisors_near, either, nearest
 from attngen.spec.values import Value
 
@@ -61,7 +61,8 @@ class Rules:
         name, scope = self.name(), self.scope()
         heads, kv_heads = self.heads()
         head_dim = self.head_dim(heads)
-        value_dim = self.size("value_dim", head_dim)
+        wide = head_dim and head_dim * (1 + self.given("differential"))
+        value_dim = self.size("value_dim", wide)
         dtype = DTYPES[str(self.values.get("dtype", FLOAT32.name))]
         scale, softcap = self.scale(dtype, heads), self.softcap(dtype)
         causal = self.causal()
@@ -94,6 +95,7 @@ class Rules:
             parameters=clauses.parameters,
             sink=self.values.get("sink") is True,
             activation=self.activation(),
+            differential=self.differential(dtype, heads),
             activation_bias=cast(float | None, self.values.get("activation_bias")),
             dtype=dtype,
             outputs=cast(tuple[Output, ...], self.values.get("outputs", ("out",))),
@@ -201,32 +203,58 @@ class Rules:
             return None
         if d_model is None or heads is None:
             return None
-        if d_model % heads:
-            legal = either([str(d) for d in divisors_near(d_model, heads)])
+        maps = 1 + self.given("differential")
+        if d_model % (maps * heads):
+            whole = d_model // maps if d_model % maps == 0 else 1
+            legal = either([str(d) for d in divisors_near(whole, heads)])
+            twice = "twice " * (maps > 1)
             self.report(
                 "E-HEADS",
                 "heads",
-                f"'heads' must divide 'd_model' where 'head_dim' is not given, and {heads} does "
-                f"not divide {d_model}",
+                f"{twice}'heads' must divide 'd_model' where 'head_dim' is not given, and {twice}"
+                f"{heads} does not divide {d_model}",
                 f"use {legal}, or give 'head_dim'",
             )
             return None
-        return d_model // heads
+        return d_model // (maps * heads)
 
     def scale(self, dtype: DType, heads: int | None) -> Scale | None:
         """`scale`, which the accumulator must be able to hold, for each head where it is a list."""
         value = cast(Scale | None, self.values.get("scale"))
+        return self.of_heads("scale", value, dtype, heads)
+
+    def differential(self, dtype: DType, heads: int | None) -> Scale | None:
+        """The lambda of `differential`, whose two maps have no sink in common."""
+        section = self.values.get("differential")
+        if not isinstance(section, dict):
+            return None
+        if self.values.get("sink") is True:
+            message = "a sink joins one softmax, and 'differential' makes two for each head"
+            self.report("E-DIFFERENTIAL", "sink", message, "take out one of them")
+        node = node_at(self.root, "differential")
+        if isinstance(node, Fields) and "lambda" not in node.entries:
+            message = "'differential' needs 'lambda', what the second map is multiplied by"
+            hint = "such as differential: {lambda: 0.8}"
+            self.report("E-MISSING", "differential", message, hint)
+        value = cast(Scale | None, section.get("lambda"))
+        return self.of_heads("differential.lambda", value, dtype, heads)
+
+    def of_heads(
+        self, key: str, value: Scale | None, dtype: DType, heads: int | None
+    ) -> Scale | None:
+        """`value` of `key`, for each head where it is a list; the accumulator must hold it."""
         if value is None or isinstance(value, str):
             return value
         largest = float(np.finfo(dtype.accumulator).max) / 2
         numbers = value if isinstance(value, tuple) else (value,)
+        at, _, _ = key.partition(".")
         for number in numbers:
             if abs(number) > largest:
-                message = f"'scale' must fit {dtype.accumulator}, and {number:g} does not"
-                self.report("E-RANGE", "scale", message, f"use at most {largest:.1e} in size")
+                message = f"'{key}' must fit {dtype.accumulator}, and {number:g} does not"
+                self.report("E-RANGE", at, message, f"use at most {largest:.1e} in size")
         if isinstance(value, tuple) and heads is not None and len(value) != heads:
-            message = f"'scale' must list one number for each of {heads} heads, not {len(value)}"
-            self.report("E-SHAPE", "scale", message)
+            message = f"'{key}' must list one number for each of {heads} heads, not {len(value)}"
+            self.report("E-SHAPE", at, message)
         return value
 
     def t5(self, causal: Causal) -> T5Buckets | None:
@@ -320,8 +348,8 @@ class Rules:
 
     def memory(self, spec: Spec) -> None:
         """Refuses a spec whose smallest call, one token, cannot be addressed."""
-        per_width = spec.heads * (spec.head_dim + spec.value_dim)
-        per_width += spec.kv_heads * (spec.head_dim + spec.value_dim)
+        per_width = spec.query_heads * spec.head_dim + spec.heads * spec.value_dim
+        per_width += spec.key_heads * spec.head_dim + spec.kv_heads * spec.value_dim
         elements = per_width * (1 + (spec.d_model or 0)) + 2 * (spec.d_model or 0)
         size = elements * spec.dtype.itemsize
         if size <= ADDRESS_SPACE:

@@ -24,6 +24,13 @@ SPECS: dict[str, dict[str, Any]] = {
     "softcap and sink": {**CORE, "softcap": 5.0, "sink": True},
     "float64": {**CORE, "dtype": "float64"},
     "off by one": {**CORE, "activation": "softmax_off_by_one"},
+    "differential": {**CORE, "differential": {"lambda": 0.8}},
+    "differential layer": {
+        "d_model": 64,
+        "heads": 4,
+        "causal": True,
+        "differential": {"lambda": [0.5, 0.6, 0.7, 0.8]},
+    },
     "sigmoid": {**CORE, "activation": "sigmoid", "bias": "alibi"},
     "relu": {**CORE, "activation": "relu"},
     "relu layer": {"d_model": 64, "heads": 4, "causal": True, "activation": "relu"},

@@ -118,6 +118,14 @@ def test_core_flop_and_bytes() -> None:
     assert work.exponentials == 2 * 4 * 15
     relu = replace(attention(), activation=Binary("max", Const(0.0), SCORE))
     assert cost(relu, Lengths(q_len=3, kv_len=5, batch=2)) == replace(work, exponentials=0)
+    two = replace(attention(d_model=32), difference=Const(0.5))
+    work_of_two = cost(two, Lengths(q_len=3, kv_len=5, batch=2))
+    [attend] = [step for step in work_of_two.steps if step.name == "attention"]
+    assert (attend.flop, work_of_two.exponentials) == (2 * work.flop, 2 * work.exponentials)
+    assert attend.bytes == 4 * (queries * (2 * 8 + 16) + keys * (2 * 8 + 16))
+    flop = {step.name: step.flop for step in work_of_two.steps}
+    assert flop["q projection"] == 2 * 6 * 32 * (2 * 4 * 8)
+    assert flop["v projection"] == 2 * 10 * 32 * (2 * 16)
     sigmoid = replace(attention(), activation=Unary("sigmoid", SCORE))
     assert cost(sigmoid, Lengths(q_len=3, kv_len=5, batch=2)) == work
 

@@ -133,6 +133,12 @@ def test_weights_of_other_kinds() -> None:
     alone = attention_text(attention(activation=Binary("max", Const(0.0), SCORE)))
     assert "  weight    max(0.0, score) where mask, else 0\n" in alone
     assert "  out       sum(weight * value)\n" in alone
+    two = attention_text(attention(difference=Binary("sub", Const(1.5), Var("h")), base="2"))
+    assert "  map       sum(weight * value) / sum(weight)\n" in two
+    assert "  out       map 2h - (1.5 - h) * map 2h + 1, of query and key heads\n" in two
+    assert "  maps      2, less 0.5 times the second" in kernel_text(
+        KernelIR(attention(), (split(difference=Const(0.5)),))
+    )
     weight = Binary("max", Const(0.0), DOT)
     program = KernelIR(attention(), (flash(weight=weight), split(off_by_one=True)))
     assert "  weight     max(0.0, dot), without a softmax\n" in kernel_text(program)

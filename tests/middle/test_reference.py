@@ -20,7 +20,7 @@ from attngen.ir.evaluate import evaluate
 from attngen.ir.expr import DOT, SCORE, TRUE, Binary, Const, K, Q, Unary, Var
 from attngen.layer_reference import reference_layer
 from attngen.passes import simplify
-from attngen.reference import reference_attention
+from attngen.reference import reference_attention, reference_scores
 from attngen.spec.elaborate import elaborate
 from attngen.spec.reader import read_spec
 
@@ -142,6 +142,26 @@ def test_a_sink_is_one_more_key_without_a_value_and_not_in_the_lse() -> None:
     plain = attention(score=DOT, heads=1, kv_heads=1, head_dim=1)
     np.testing.assert_allclose(out, reference_attention(plain, q, longer_k, longer_v)[0])
     np.testing.assert_allclose(lse, reference_attention(plain, q, k, v)[1])
+
+
+def test_differential_attention_is_the_difference_of_two() -> None:
+    keys = {"causal": True, "bias": "alibi", "kv_heads": 2, "value_dim": 6, "head_dim": 8}
+    plain = elaborate(read_spec({**keys, "heads": 4}))
+    factors = [0.8, -0.5, 0.0, 2.0]
+    both = elaborate(read_spec({**keys, "heads": 4, "differential": {"lambda": factors}}))
+    rng = np.random.default_rng(4)
+    q, k, v = (rng.standard_normal((2, n, h, d)) for n, h, d in ((5, 8, 8), (7, 4, 8), (7, 2, 6)))
+    first, first_lse = reference_attention(plain, q[:, :, ::2], k[:, :, ::2], v)
+    second, second_lse = reference_attention(plain, q[:, :, 1::2], k[:, :, 1::2], v)
+    for form in (both, simplify(both)):
+        out, lse = reference_attention(form, q, k, v)
+        wanted = first - np.array(factors)[:, None] * second
+        np.testing.assert_allclose(out, wanted, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(lse[:, ::2], first_lse, rtol=1e-13)
+        np.testing.assert_allclose(lse[:, 1::2], second_lse, rtol=1e-13)
+    logits, probabilities = reference_scores(both, q, k, v)
+    assert logits.shape == probabilities.shape == (2, 8, 5, 7)
+    np.testing.assert_allclose(probabilities.sum(-1), 1)
 
 
 def test_off_by_one_is_a_sink_of_logit_0() -> None:

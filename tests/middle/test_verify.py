@@ -8,7 +8,7 @@ from middle.builders import CAUSAL, attention, flash, softcapped, split
 
 from attngen.dtypes import FLOAT32, FLOAT64
 from attngen.errors import InternalError
-from attngen.ir.expr import DOT, SCORE, TRUE, Binary, Const, Unary, Var
+from attngen.ir.expr import DOT, SCORE, TRUE, Binary, Const, Load, Unary, Var
 from attngen.ir.kernel import Buffer, KernelIR, Projection, SplitTile
 from attngen.ir.verify import verify_attention, verify_kernel
 from attngen.mask_tiles import plan
@@ -50,6 +50,9 @@ def test_sound_values_pass() -> None:
         ({"outputs": ("lse", "out")}, "outputs: "),
         ({"sink": True, "off_by_one": True}, "off_by_one: is a sink"),
         ({"activation": DOT}, "activation: reads dot"),
+        ({"difference": Const(0.5), "sink": True}, "sink: is of which of a head's two maps"),
+        ({"difference": Var("q")}, "difference: reads q"),
+        ({"difference": Load("factor", (Var("h"),))}, "inputs.factor: is missing"),
         ({"activation": TRUE}, "activation: is boolean, not real"),
         ({"activation": SCORE, "sink": True}, "sink: is part of a softmax alone"),
         ({"activation": SCORE, "outputs": ("out", "lse")}, "outputs: there is no lse"),
@@ -72,6 +75,7 @@ def test_unsound_attention_is_named(changes: dict[str, object], message: str) ->
         ({"query_scale": 1.0}, "FlashForward.query_scale: is 1.0"),
         ({"sink": False}, "FlashForward.sink: is False"),
         ({"off_by_one": True}, "FlashForward.off_by_one: is True"),
+        ({"difference": Const(0.5)}, "FlashForward.difference: is"),
         ({"weight": DOT}, "FlashForward.weight: is not the activation"),
         ({"mask": None}, "FlashForward.mask: is missing"),
         ({"mask": plan(TRUE)}, "FlashForward.mask.predicate: is not"),

@@ -261,7 +261,8 @@ def run(
 ) -> tuple[Any, Any]:
     """(out, lse) of a kernel module's `forward`, into poisoned arrays."""
     batch, q_len, heads = q.shape[:3]
-    out = np.full((batch, q_len, heads, v.shape[3]), np.nan, q.dtype)
+    out_heads = heads * v.shape[2] // k.shape[2]
+    out = np.full((batch, q_len, out_heads, v.shape[3]), np.nan, q.dtype)
     lse = np.full((batch, heads, q_len), np.nan, module.ELEMENT)
     if batch and q_len:  # what entry.attend sees to
         table = module.uniform(batch, q_len, k.shape[1]) if table is None else table

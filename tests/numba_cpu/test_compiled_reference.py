@@ -39,6 +39,14 @@ SPECS = {
         "causal": True,
         "activation": "softmax_off_by_one",
     },
+    "differential": {
+        "heads": 4,
+        "kv_heads": 2,
+        "head_dim": 20,
+        "causal": True,
+        "window": {"left": 40},
+        "differential": {"lambda": [0.8, -0.5, 0.0, 1.5]},
+    },
     "sigmoid": {
         "heads": 4,
         "kv_heads": 2,

@@ -30,6 +30,14 @@ FEATURES: dict[str, dict[str, Any]] = {
     },
     "chunked": {**CORE, "chunk": 256, "causal": True},
     "dilated": {**CORE, "dilation": 4, "window": {"left": 64}, "global_tokens": 2},
+    "differential": {
+        "d_model": 96,
+        **CORE,
+        "causal": True,
+        "softcap": 20,
+        "differential": {"lambda": [0.1 * head for head in range(8)]},
+        "outputs": ["out", "lse"],
+    },
     "documents": {
         **CORE,
         "causal": "top_left",

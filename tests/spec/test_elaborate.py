@@ -17,6 +17,7 @@ from attngen.ir.printer import expression_text
 from attngen.spec.buckets import T5Buckets
 from attngen.spec.elaborate import elaborate
 from attngen.spec.reader import read_spec
+from attngen.weights import projection_shapes
 
 CAUSAL = Binary("le", K, Q)
 LEFT_3 = Binary("le", Binary("sub", Q, K), Const(3))
@@ -190,3 +191,24 @@ def test_t5_looks_both_ways_in_an_encoder() -> None:
     for causal in (False, True, "top_left"):
         spec = read_spec({"heads": 2, "head_dim": 8, "causal": causal, "bias": "t5"})
         assert spec.t5 == T5Buckets(32, 128, bidirectional=not causal)
+
+
+def test_differential_attention() -> None:
+    number = ir_of(differential={"lambda": 0.8})
+    assert number.difference == Const(0.8)
+    assert (number.query_heads, number.key_heads, number.heads, number.kv_heads) == (16, 16, 8, 8)
+    assert (number.head_dim, number.value_dim) == (64, 128)
+    learned = ir_of(differential={"lambda": "per_head"}, kv_heads=2)
+    assert learned.difference is not None
+    assert expression_text(learned.difference) == "head_lambda[h]"
+    assert [(i.name, i.shape, i.values) for i in learned.inputs] == [
+        ("head_lambda", ("heads",), None)
+    ]
+    assert (learned.query_heads, learned.key_heads, learned.group) == (16, 4, 4)
+
+
+def test_a_differential_layer_is_as_wide_as_another() -> None:
+    spec = read_spec({"d_model": 3072, "heads": 12, "differential": {"lambda": 0.8}})
+    assert (spec.head_dim, spec.value_dim) == (128, 256)
+    assert projection_shapes(spec) == dict.fromkeys("qkvo", (3072, 3072))
+    assert projection_shapes(elaborate(spec)) == projection_shapes(spec)

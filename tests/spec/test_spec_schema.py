@@ -26,7 +26,7 @@ from attngen.spec.values import check_values
 VALIDATOR = Draft202012Validator(json_schema())
 RELATED = {
     *("E-HEADS", "E-SCOPE", "E-SIZE", "E-MISSING", "E-EXTENDS", "E-NAME", "E-RANGE", "E-TEXT"),
-    *("E-BIAS", "E-SHAPE", "E-ACTIVATION"),
+    *("E-BIAS", "E-SHAPE", "E-ACTIVATION", "E-DIFFERENTIAL"),
 }
 
 

@@ -42,6 +42,7 @@ class EntryContext:
     heads: int
     kv_heads: int
     softmax: bool
+    difference: bool
     sink: bool
     inputs: tuple[str, ...]
     layer: bool
@@ -58,6 +59,7 @@ def emit(kernel: KernelIR, schedule: CpuSchedule, target: CpuTarget) -> SourcePa
         heads=ir.heads,
         kv_heads=ir.kv_heads,
         softmax=ir.activation is None,
+        difference=ir.difference is not None,
         sink=ir.sink,
         inputs=tuple(side.name for side in ir.inputs),
         layer=ir.scope == "layer",

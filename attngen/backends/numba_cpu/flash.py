@@ -82,6 +82,7 @@ class FlashContext:
     softmax: bool
     sink: bool
     off_by_one: bool
+    difference: Section | None
     stored: bool
     query_rows: int
     output_rows: int
@@ -102,8 +103,8 @@ def flash_context(ir: AttentionIR, kernel: FlashForward) -> FlashContext:
     lanes, tile = kernel.lanes, kernel.tile_scalars
     code = interval_code(kernel.mask, ir.inputs)
     inputs = definitions(ir, kernel.mask, 9)
-    score, mask = _sections(ir, kernel, tuple(inputs))
-    sections = tuple(s.listed for s in (score, mask) if s)
+    score, mask, difference = _sections(ir, kernel, tuple(inputs))
+    sections = tuple(s.listed for s in (score, mask, difference) if s)
     q_bounds = bound_assignments(kernel.mask, "q")
     heads = {"h_first": "kv_h * GROUP", "h_last": "kv_h * GROUP + GROUP - 1"}
     block_rows = {
@@ -155,9 +156,13 @@ def flash_context(ir: AttentionIR, kernel: FlashForward) -> FlashContext:
         ln2=LN2,
         bottom_right=ir.alignment == "bottom_right",
         simd_names=simd_names(
-            _OPERATIONS + _OF_SOFTMAX * (kernel.weight is None) + _OF_MASK * bool(kernel.mask),
+            _OPERATIONS
+            + _OF_SOFTMAX * (kernel.weight is None)
+            + _OF_MASK * bool(kernel.mask)
+            + " v_sub" * bool(difference),
             score,
             mask,
+            difference,
         ),
         masked=kernel.mask is not None,
         **code.forms,
@@ -176,6 +181,7 @@ def flash_context(ir: AttentionIR, kernel: FlashForward) -> FlashContext:
         softmax=kernel.weight is None,
         sink=kernel.sink,
         off_by_one=kernel.off_by_one,
+        difference=difference,
         stored=kernel.dtype.is_half,
         query_rows=round_up(kernel.head_dim, lanes),
         output_rows=max(round_up(kernel.value_dim, lanes), round_up(kernel.value_dim, tile)),
@@ -189,8 +195,8 @@ def flash_context(ir: AttentionIR, kernel: FlashForward) -> FlashContext:
 
 def _sections(
     ir: AttentionIR, kernel: FlashForward, inputs: tuple[str, ...]
-) -> tuple[Section | None, Section | None]:
-    """The score's section and the mask's."""
+) -> tuple[Section | None, Section | None, Section | None]:
+    """The score's section, the mask's, and that of the share of a second map."""
     outer = {"q": "v_load(positions, panel + lane)"}
     vectors = {"q", "dot"}
     parameters = ("positions", "heads", "panel", "k_first", *SEQUENCE, *inputs)
@@ -208,4 +214,8 @@ def _sections(
     scores = made_of_dot(kernel)
     score = make(scores) if scores else None
     mask = make({"keep": kernel.mask.predicate}) if kernel.mask else None
-    return score, mask
+    share = None
+    if kernel.difference is not None:
+        printer = vector_printer(vectors, set(), ir.inputs)
+        share = section({"share": kernel.difference}, printer, {}, outer, ("kv_h", *inputs))
+    return score, mask, share

@@ -13,6 +13,7 @@ from attngen.backends.numba_cpu.sections import (
     workers_names,
 )
 from attngen.backends.numba_cpu.side_inputs import definitions
+from attngen.backends.scalar_code import scalar_steps
 from attngen.backends.sections import (
     LN2,
     LOG2E,
@@ -94,6 +95,7 @@ class SplitContext:
     softmax: bool
     sink: bool
     off_by_one: bool
+    difference: Section | None
     stored: bool
     query_stride: int
     score_stride: int
@@ -118,7 +120,8 @@ def split_context(ir: AttentionIR, kernel: SplitKV) -> SplitContext:
         always = "False"  # few rows are masked faster than their data is looked up
     inputs = definitions(ir, kernel.mask, 10)
     score, mask = _sections(ir, kernel, tuple(inputs))
-    reads = tuple(s.listed for s in (score, mask) if s)
+    difference = _difference(ir, kernel, tuple(inputs))
+    reads = tuple(s.listed for s in (score, mask, difference) if s)
     names = read_by(
         tuple(n for n in inputs if n not in ("sink", "sizes")), *reads, *code.read_by("always")
     )
@@ -181,6 +184,7 @@ def split_context(ir: AttentionIR, kernel: SplitKV) -> SplitContext:
         softmax=kernel.weight is None,
         sink=kernel.sink,
         off_by_one=kernel.off_by_one,
+        difference=difference,
         stored=kernel.dtype.is_half,
         query_stride=padded_row(kernel.head_dim, lanes),
         score_stride=score_stride,
@@ -213,6 +217,19 @@ def _unshared_bounds(kernel: SplitKV) -> tuple[str, ...]:
         for name, bound in bounds.items()
         if bound is not None and (loads(bound) or not variables(bound) <= _SEQUENCE_ALONE)
     )
+
+
+def _difference(ir: AttentionIR, kernel: SplitKV, inputs: tuple[str, ...]) -> Section | None:
+    """What makes `share` of a row, the factor of a second map."""
+    if kernel.difference is None:
+        return None
+
+    def printer(expr: Expr, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        text, steps = scalar_steps(expr, name, ir.inputs)
+        return (*(f"{step} = {code}" for step, code in steps.items()), f"{name} = {text}"), ()
+
+    head = {"h": "kv_h * GROUP + row % GROUP"}
+    return section({"share": kernel.difference}, printer, {}, head, inputs)
 
 
 def _sections(
