@@ -107,10 +107,10 @@ def attention_text(ir: AttentionIR) -> str:
         ("outputs", ", ".join(ir.outputs)),
     ]
     place = [name for name, _ in lines].index("mask")
-    for given in ir.inputs:
+    for number, given in enumerate(ir.inputs):
         shape = ", ".join(map(str, given.shape))
         fixed = "" if given.values is None else ", a table of the spec"
-        lines.insert(place, (given.name, f"({shape}) {given.dtype}{fixed}"))
+        lines.insert(place + number, (given.name, f"({shape}) {given.dtype}{fixed}"))
     if ir.d_model is not None:
         lines.insert(1, ("d_model", f"{ir.d_model}, with projections in and out"))
     return "\n".join([f"attention {ir.name} ({ir.scope})", *_definitions(lines)])

@@ -41,7 +41,7 @@ _KERNEL = """
     plan pool position positions prefetch prefetch_first prefetch_row prefetch_rows probe q
     q_len q_start query range rescale rest row row_max row_of row_sum rows rows_of run_workers
     scale score score_keys score_panel score_row score_tile score_tile_row score_tile_rows
-    scores seen sequence sequences share shift shrink simd sink_logit size sizes slot
+    scores second seen sequence sequences share shift shrink simd sink_logit size sizes slot
     softmax_panel softmax_row source split splits stack staged start starts state step
     store_outputs stored_at sums target task task_count tasks tile tile_bounds top total truth
     truths_at uniform unit units value values weigh_tile_row weigh_tile_rows weigh_values
