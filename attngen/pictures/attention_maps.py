@@ -19,6 +19,7 @@ import numpy.typing as npt
 from attngen.errors import CallTypeError, CallValueError
 from attngen.ir.attention import AttentionIR
 from attngen.layer_reference import project_heads
+from attngen.pictures.limits import require_one_map
 from attngen.reference import reference_attention
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -68,7 +69,9 @@ def attention_maps(ir: AttentionIR, arrays: Mapping[str, Array]) -> AttentionMap
     Raises:
         CallTypeError: an array is missing, or not one of these.
         CallValueError: a shape does not fit.
+        SpecError: a head of `ir` has more than one map.
     """
+    require_one_map(ir)
     given = {name: np.asarray(array) for name, array in arrays.items()}
     layer = "x" in given
     main = given.get("x" if layer else "q")

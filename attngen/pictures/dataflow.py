@@ -13,6 +13,7 @@ from attngen.ir.attention import AttentionIR
 from attngen.pictures.head_card import lengths_of
 from attngen.pictures.heads_panel import MARGIN, WIDTH, columns, heads_panel
 from attngen.pictures.legend import legend
+from attngen.pictures.limits import require_one_map
 from attngen.pictures.rich import formula, plain, prose_lines
 from attngen.pictures.shapes import Box, Kind, Picture, Rect, Text, Wire, WireKind, stacked
 from attngen.pictures.svg import svg_text
@@ -27,12 +28,17 @@ _CODES: tuple[Code, Code, Code] = ("q", "k", "v")
 
 
 def draw_dataflow(ir: AttentionIR, language: Language = "en") -> str:
-    """The dataflow of `ir`, which `elaborate` made, as an SVG document."""
+    """The dataflow of `ir`, which `elaborate` made, as an SVG document.
+
+    Raises:
+        SpecError: `ir` has more than a picture shows.
+    """
     return svg_text(dataflow(ir, LANGUAGES[language]))
 
 
 def dataflow(ir: AttentionIR, words: Words) -> Picture:
     """The same as boxes and wires."""
+    require_one_map(ir)
     title = words.title.format(ir.name)
     boxes, wires = [_heading(ir, title, words)], []
     y = boxes[0].rect.bottom + 18

@@ -54,7 +54,8 @@ EXTREMES: dict[str, dict[str, Any]] = {
         "mask": "k <= q and q - k < 5 and not k == 3",
     },
 }
-DRAWN = sorted([*SHIPPED, *FEATURES, *EXTREMES])
+NOT_DRAWN = ["diff_transformer_3b", "differential"]
+DRAWN = sorted({*SHIPPED, *FEATURES, *EXTREMES}.difference(NOT_DRAWN))
 
 
 @cache

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pictures.specs import ir_of
 
-from attngen.errors import CallTypeError, CallValueError
+from attngen.errors import CallTypeError, CallValueError, SpecError
 from attngen.ir.attention import AttentionIR
 from attngen.pictures.attention_maps import MOST, attention_maps
 from attngen.spec.elaborate import elaborate
@@ -155,3 +155,8 @@ def test_another_ending_is_refused(tmp_path: Path) -> None:
     maps = attention_maps(core(), arrays(3, 3))
     with pytest.raises(CallValueError, match=r"must end in \.png, \.svg or \.pdf"):
         save_heads(maps, tmp_path / "heads.bmp")
+
+
+def test_two_maps_a_head_are_refused() -> None:
+    with pytest.raises(SpecError, match="'differential' makes two"):
+        attention_maps(core(differential={"lambda": 0.8}), arrays(3, 3))

@@ -8,8 +8,9 @@ import re
 import xml.etree.ElementTree as ET
 
 import pytest
-from pictures.specs import DRAWN, ir_of
+from pictures.specs import DRAWN, NOT_DRAWN, ir_of
 
+from attngen.errors import SpecError
 from attngen.ir.attention import AttentionIR, SideInput
 from attngen.ir.expr import SCORE, TRUE, Binary, Const, K, Q, Unary
 from attngen.pictures import LANGUAGES, draw_dataflow
@@ -191,8 +192,15 @@ def test_the_picture_shows_every_part_of_the_meaning() -> None:
     ir = ir_of("softcap")
     assert ir.mask != TRUE
     others = changes(ir)
-    shown = {field.name for field in dataclasses.fields(ir)} - {"base"}  # `elaborate` makes e
+    # `elaborate` makes base e, and a difference is refused
+    shown = {field.name for field in dataclasses.fields(ir)} - {"base", "difference"}
     assert shown == others.keys()
     for name, value in others.items():
         changed = dataclasses.replace(ir, **{name: value})  # type: ignore[arg-type]
         assert draw_dataflow(changed) != draw_dataflow(ir), name
+
+
+@pytest.mark.parametrize("spec", NOT_DRAWN)
+def test_two_maps_a_head_are_refused(spec: str) -> None:
+    with pytest.raises(SpecError, match="'differential' makes two"):
+        draw_dataflow(ir_of(spec))

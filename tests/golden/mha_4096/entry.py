@@ -129,7 +129,7 @@ def layer(x, context, weights, out, lse=None, sink=None, table=None, workers=Non
     v = _project_heads(
         context, weights.v, weights.v_bias, KV_HEADS, flash_forward.VALUE_DIM, workers
     )
-    heads = np.empty((*q.shape[:3], flash_forward.VALUE_DIM), DTYPE)
+    heads = np.empty((*q.shape[:2], HEADS, flash_forward.VALUE_DIM), DTYPE)
     attend(q, k, v, heads, lse, sink, table, workers)
     _project_rows(heads.reshape(*q.shape[:2], -1), weights.o, weights.o_bias, out, workers)
 

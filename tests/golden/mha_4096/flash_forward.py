@@ -601,7 +601,7 @@ def forward(q, k, v, out, lse, sink, table, workers):
     Shapes are those of `worker`; `table` has a row for each sequence, each with a query or more.
     """
     rows = table[:, 2] * GROUP
-    kv_heads = k.shape[2]
+    kv_heads = v.shape[2]
     # At least four tasks a thread where there are that many panels, so that none waits for long.
     panels = -(-rows // PANEL)
     share = int(panels.sum()) * kv_heads // (4 * workers)

@@ -600,7 +600,7 @@ def worker(arguments, index):
     sequences = integers_at(arguments, 7)
     places = integers_at(arguments, 8)
     partial = array_at(arguments, 9, 1)
-    kv_heads = k.shape[2]
+    kv_heads = v.shape[2]
     tasks = task_count(sequences)
     while True:
         task = fetch_add(counters, 0, 1)
@@ -644,7 +644,7 @@ def can_take(k, v, q_len):
     return q_len * GROUP <= MAX_ROWS and k.strides[3] == v.strides[3] == k.itemsize
 
 
-def heads_of_a_task(k, q_len, splits, workers):
+def heads_of_a_task(k, kv_heads, q_len, splits, workers):
     """How many kv heads a task takes; results do not depend on it.
 
     Where the heads of a key lie side by side, taking them together reads memory in its order; but
@@ -652,7 +652,6 @@ def heads_of_a_task(k, q_len, splits, workers):
     """
     if abs(k.strides[2]) >= abs(k.strides[1]):
         return 1
-    kv_heads = k.shape[2]
     return max(1, min(kv_heads, TASK_ROWS // (q_len * GROUP), kv_heads * splits // (4 * workers)))
 
 
@@ -661,9 +660,9 @@ def forward(q, k, v, out, lse, sink, table, workers):
 
     Shapes are those of `worker`; `table` has a row for each sequence, each with a query or more.
     """
-    kv_heads = k.shape[2]
+    kv_heads = v.shape[2]
     splits = np.maximum(1, -(-table[:, 4] // SPLIT))
-    heads = heads_of_a_task(k, int(table[:, 2].max()), int(splits.sum()), workers)
+    heads = heads_of_a_task(k, kv_heads, int(table[:, 2].max()), int(splits.sum()), workers)
     sizes = splits * table[:, 2] * (kv_heads * GROUP * OUTPUT_STRIDE)
     places = np.concatenate(([heads], np.cumsum(sizes) - sizes))
     partial = np.empty(int(sizes.sum()), ELEMENT)
