@@ -44,6 +44,10 @@ SPECS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {**SPEC, "name": "odd_layer_float16", "dtype": "float16"},
         {"projection": "blas"},
     ),
+    "differential": (
+        {**SPEC, "name": "odd_differential", "differential": {"lambda": 0.7}},
+        {},
+    ),
 }
 
 
@@ -126,7 +130,7 @@ def test_empty_sequences_give_the_output_bias(layer: LayerAttention) -> None:
         np.testing.assert_array_equal(
             out, np.broadcast_to(given.weights.o_bias, (batch, q_len, 53))
         )
-        assert lse.shape == (batch, 6, q_len)
+        assert lse.shape == (batch, layer.spec.query_heads, q_len)
         assert np.isneginf(lse).all()
 
 
