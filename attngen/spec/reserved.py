@@ -18,7 +18,7 @@ _CALL = """
 _PATTERNS = re.compile(
     r"_.*|v_.*|[A-Z][A-Z0-9_]*|.*_(stride|size)\d+|.*_[qk]_(min|max)|.*_(bounds|granules)"
     r"|(old_max|row_max|row_sum|weight|rescale|dot|rest|key|out|[koqsvw])\d+(_\d+)?"
-    r"|(score|weight|keep|always|possible|key_first|key_last)(_\d+)+"
+    r"|(score|weight|share|keep|always|possible|key_first|key_last)(_\d+)+"
     r"|[qkh]_(first|last)"
 )
 
@@ -33,10 +33,11 @@ _KERNEL = """
     block_q blocks can_take column combine copy_row count counters d describe done dot element
     end end_key factor fetch_add fetched find_sequence finite first first_head first_key
     first_row floats_at forward from full group h halves head head_step heads heads_of_a_task
-    held highest i index integers_at inverse iota is_finite j k k_first k_last k_start keep kept
-    key key_first key_last key_range kv kv_h kv_head kv_heads kv_len lane lanes last last_key
-    load_keys load_queries log2_sum logit lower lse map_step mask_panel mask_row maxima memory
-    merge merge_maps merged nan narrow njit none np numba number numbered offset old_max output
+    held hidden highest i index integers_at inverse iota is_finite j k k_first k_last k_start
+    keep kept key key_first key_last key_range kv kv_h kv_head kv_heads kv_len lane lanes last
+    last_key load_keys load_queries log2_sum logit lower lse map_step mask_panel mask_row maxima
+    memory merge merge_maps merged nan narrow njit none np numba number numbered offset old_max
+    output
     output_tile output_without_leaks outputs panel panels panels_end partial parts place places
     plan pool position positions prefetch prefetch_first prefetch_row prefetch_rows probe q
     q_len q_start query range rescale rest row row_max row_of row_sum rows rows_of run_workers
