@@ -54,7 +54,7 @@ EXTREMES: dict[str, dict[str, Any]] = {
         "mask": "k <= q and q - k < 5 and not k == 3",
     },
 }
-NOT_DRAWN = ["diff_transformer_3b", "differential"]
+NOT_DRAWN = ["diff_transformer_3b", "differential", "halves_apart"]
 DRAWN = sorted({*SHIPPED, *FEATURES, *EXTREMES}.difference(NOT_DRAWN))
 
 

@@ -60,6 +60,12 @@ FEATURES: dict[str, dict[str, Any]] = {
             "allow": {"shape": ["batch", "kv_len"], "dtype": "bool"},
         },
     },
+    "halves_apart": {
+        **CORE,
+        "dtype": "float16",
+        "activation": "relu",
+        "differential": {"lambda": "per_head"},
+    },
     "halves": {**CORE, "d_model": 96, "dtype": "bfloat16", "sink": True, "causal": True},
     "prefix": {**CORE, "prefix": 32, "dtype": "float64"},
     "tuned": {
