@@ -40,7 +40,7 @@ LAYERS: tuple[set[str], ...] = (
         *("bench", "kernels", "tile_census", "tile_maps", "tile_picture", "tile_text", "pictures"),
         *("sweeps", "report"),
     },
-    {"cli", "__init__"},
+    {"cli", "interop", "__init__"},
 )
 
 # What only these may import; everything else that is not listed is an unexpected dependency.
@@ -59,7 +59,7 @@ LIBRARIES = {
     "distributed": {"sweeps"},
     "pyarrow": {"sweeps"},
     "torch": {"bench"},
-    "onnx": {"bench"},
+    "onnx": {"bench", "interop"},
     "onnxruntime": {"bench"},
 }
 

@@ -1,0 +1,1 @@
+"""Doors to other libraries, each imported on its own: ``attngen.interop.onnx``."""
