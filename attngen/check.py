@@ -25,8 +25,8 @@ class Verdict:
     """How right a result is.
 
     Attributes:
-        error: absolute error of the element that keeps its bound the least: the largest, where
-            all have one bound; infinity where a NaN came that should not.
+        error: absolute error of the element that takes the largest share of its bound: the
+            largest, where all have one bound; infinity where a NaN came that should not.
         bound: what it must not be above.
         rows: query rows that were checked, in every head and batch element.
     """
@@ -60,7 +60,8 @@ class Expected:
         if not errors.size:
             return Verdict(0.0, 0.0, self.rows.size)
         errors[~np.isfinite(errors)] = np.inf
-        worst = np.unravel_index(np.argmax(errors - self.bounds), errors.shape)
+        shares = errors / np.maximum(self.bounds, np.finfo(np.float64).tiny)
+        worst = np.unravel_index(np.argmax(shares), errors.shape)
         return Verdict(float(errors[worst]), float(self.bounds[worst]), self.rows.size)
 
 

@@ -110,3 +110,16 @@ def test_side_inputs_are_examples_that_the_reference_and_the_kernels_are_given_a
     other = {"doc": np.zeros_like(inputs.side["doc"])}
     wrong = reference_attention(ir, inputs.q, inputs.k, inputs.v, inputs=other)[0]
     assert not expected.judge(wrong.astype(ir.dtype.numpy)).good
+
+
+def test_halves_are_judged_by_the_element_nearest_to_its_own_bound() -> None:
+    ir = elaborate(read_spec({"name": "checked", **CORE, "dtype": "bfloat16"}))
+    inputs = random_inputs(ir, Lengths(30, 30))
+    assert isinstance(inputs, CoreInputs)
+    rounded = exact(ir, inputs).astype(ir.dtype.numpy)
+    verdict = judge(ir, inputs, rounded)
+    assert verdict.good
+    assert 0.5 < verdict.error / verdict.bound < 1
+    largest = np.abs(rounded.astype(np.float64)).argmax()
+    rounded.view(np.uint16).flat[largest] += 2  # two places off
+    assert not judge(ir, inputs, rounded).good
