@@ -6,12 +6,10 @@ that later fields follow from it. `check` judges user and heuristic values alike
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 
+from attngen.backends.choosing import Chooser, Problem, check_multiple, kib
 from attngen.backends.numba_cpu.gemm_schedule import check_gemm, propose_gemm
-from attngen.errors import Diagnostic, SpecError
 from attngen.ir.attention import AttentionIR
 from attngen.ir.schedule import CpuSchedule, Decision
 from attngen.lowering import round_up
@@ -23,46 +21,6 @@ from attngen.targets import CpuTarget
 REGISTER_TILES = {"avx512": (8, 3), "avx2": (4, 3), "neon": (8, 3), "generic": (4, 2)}
 
 SHORT_ROWS = 16
-MAX_BLOCK = 1 << 16  # rows or keys; far beyond what any cache holds
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """An illegal value: the field, the fact, and the nearest legal values."""
-
-    field: str
-    message: str
-    hint: str
-
-
-class _Chooser:
-    """Collects decisions; a user's value for a field replaces the proposal."""
-
-    def __init__(self, overrides: Sequence[ScheduleOverride]) -> None:
-        self.overrides = {o.name: o for o in overrides if o.target == "cpu"}
-        self.problems: list[Problem] = []
-        names = [field.name for field in fields(CpuSchedule)]
-        for name in self.overrides:
-            if name not in names:
-                near = difflib.get_close_matches(name, names, n=1)
-                hint = f"did you mean '{near[0]}'?" if near else "one of " + ", ".join(names)
-                self.problems.append(Problem(name, f"'{name}' is no scheduling decision", hint))
-
-    def integer(self, name: str, value: int, why: str) -> Decision[int]:
-        override = self.overrides.get(name)
-        if override is None:
-            return Decision(value, "heuristic", why)
-        if isinstance(override.value, bool) or not isinstance(override.value, int):
-            problem = f"'{name}' must be an integer, and {override.value!r} is not"
-            self.problems.append(Problem(name, problem, f"for example {value}"))
-            return Decision(value, "heuristic", why)
-        return Decision(override.value, override.source, f"given in the {override.source}")
-
-    def text(self, name: str, value: str, why: str) -> Decision[str]:
-        override = self.overrides.get(name)
-        if override is None:
-            return Decision(value, "heuristic", why)
-        return Decision(str(override.value), override.source, f"given in the {override.source}")
 
 
 def propose(
@@ -73,15 +31,13 @@ def propose(
     Raises:
         SpecError: overrides are illegal; each is named with its place and what would be legal.
     """
-    chooser = _Chooser(overrides)
+    chooser = Chooser("cpu", CpuSchedule, overrides)
     schedule = _decide(ir, target, chooser)
-    problems = chooser.problems or list(check(ir, target, schedule))
-    if problems:
-        raise SpecError(_diagnostic(p, chooser.overrides.get(p.field)) for p in problems)
+    chooser.judge(lambda: check(ir, target, schedule))
     return schedule
 
 
-def _decide(ir: AttentionIR, target: CpuTarget, chooser: _Chooser) -> CpuSchedule:
+def _decide(ir: AttentionIR, target: CpuTarget, chooser: Chooser) -> CpuSchedule:
     itemsize = 8 if ir.dtype.accumulator == "float64" else 4
     most = target.lanes(ir.dtype)
     lanes = chooser.integer(
@@ -100,14 +56,14 @@ def _decide(ir: AttentionIR, target: CpuTarget, chooser: _Chooser) -> CpuSchedul
     block_kv = chooser.integer(
         "block_kv",
         keys,
-        f"weights {keys}×{panel}×{itemsize} B = {_kib(keys * panel * itemsize)} stay in L1 "
-        f"({_kib(target.l1_bytes)})",
+        f"weights {keys}×{panel}×{itemsize} B = {kib(keys * panel * itemsize)} stay in L1 "
+        f"({kib(target.l1_bytes)})",
     )
     rows = _block_q(ir, target, panel, block_kv.value, itemsize)
     block_q = chooser.integer(
         "block_q",
         rows,
-        f"Qᵀ, Oᵀ of {rows} rows and a block of K, V fit half of L2 ({_kib(target.l2_bytes)})",
+        f"Qᵀ, Oᵀ of {rows} rows and a block of K, V fit half of L2 ({kib(target.l2_bytes)})",
     )
     short = chooser.integer(
         "short_rows",
@@ -196,10 +152,10 @@ def check(ir: AttentionIR, target: CpuTarget, schedule: CpuSchedule) -> tuple[Pr
                f"{target.vector_registers}",
                f"use at most tile_scalars: {fits} with tile_vectors: {vectors}" if fits > 0 else
                f"use at most tile_vectors: {most} with tile_scalars: 1")  # fmt: skip
-    _check_multiple(reject, "block_q", schedule.block_q.value, schedule.panel_rows,
+    check_multiple(reject, "block_q", schedule.block_q.value, schedule.panel_rows,
                     "a panel (tile_vectors × lanes)")  # fmt: skip
-    _check_multiple(reject, "block_kv", schedule.block_kv.value, scalars, "tile_scalars")
-    _check_multiple(reject, "split_kv", schedule.split_kv.value, lanes, "lanes")
+    check_multiple(reject, "block_kv", schedule.block_kv.value, scalars, "tile_scalars")
+    check_multiple(reject, "split_kv", schedule.split_kv.value, lanes, "lanes")
     short = schedule.short_rows.value
     if not 0 <= short <= 1024:
         reject("short_rows", f"'short_rows' is {short}, and must be from 0 to 1024", "use 16")
@@ -210,26 +166,3 @@ def check(ir: AttentionIR, target: CpuTarget, schedule: CpuSchedule) -> tuple[Pr
     for name, message, hint in check_gemm(target, ir.dtype, {**values, "lanes": lanes}):
         reject(name, message, hint)
     return tuple(problems)
-
-
-def _check_multiple(reject, name: str, value: int, step: int, of: str) -> None:  # type: ignore[no-untyped-def]
-    if value < 1 or value % step or value > MAX_BLOCK:
-        low = min(max(value // step, 1) * step, MAX_BLOCK // step * step)
-        high = min(low + step, MAX_BLOCK // step * step)
-        nearest = f"{low} or {high}" if low != high else str(low)
-        reject(name, f"'{name}' is {value}, and must be a multiple of {of} = {step}, "
-               f"up to {MAX_BLOCK}", f"use {nearest}")  # fmt: skip
-
-
-def _kib(size: int) -> str:
-    return f"{size / 1024:.0f} KiB"
-
-
-def _diagnostic(problem: Problem, override: ScheduleOverride | None) -> Diagnostic:
-    return Diagnostic(
-        code="E-SCHEDULE",
-        message=problem.message,
-        span=override.span if override else None,
-        key=f"schedule.cpu.{problem.field}",
-        hint=problem.hint,
-    )
