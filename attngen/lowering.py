@@ -1,4 +1,4 @@
-"""AttentionIR × CpuSchedule -> KernelIR: sizes become numbers, masks get their interval forms.
+"""AttentionIR × Schedule -> KernelIR: sizes become numbers, masks get their interval forms.
 
 Input: a simplified AttentionIR (base 2), a checked schedule. Output: a program whose kernels hold
 all that printing them needs. Nothing is decided here, and no target syntax is produced.
@@ -13,6 +13,7 @@ from attngen.ir.expr import SCORE, TRUE, Expr, replaced
 from attngen.ir.kernel import (
     Buffer,
     FlashForward,
+    GridForward,
     Kernel,
     KernelIR,
     MaskPlan,
@@ -20,7 +21,7 @@ from attngen.ir.kernel import (
     SplitKV,
     SplitTile,
 )
-from attngen.ir.schedule import CpuSchedule
+from attngen.ir.schedule import CpuSchedule, CudaSchedule, Schedule
 from attngen.mask_tiles import plan
 from attngen.passes.fold_constants import folded
 
@@ -32,8 +33,10 @@ def round_up(size: int, step: int) -> int:
     return -(-size // step) * step
 
 
-def lower(ir: AttentionIR, schedule: CpuSchedule) -> KernelIR:
-    """The kernels of `ir` under `schedule`: prefill, short queries and, in a layer, projections.
+def lower(ir: AttentionIR, schedule: Schedule) -> KernelIR:
+    """The kernels of `ir` under `schedule`.
+
+    On a CPU: prefill, short queries and, in a layer, projections. On a GPU: the attention.
 
     Raises:
         SpecError: `ir` asks for outputs that a fused kernel never holds.
@@ -52,6 +55,8 @@ def lower(ir: AttentionIR, schedule: CpuSchedule) -> KernelIR:
             ]
         )
     mask = None if ir.mask == TRUE else plan(ir.mask)
+    if isinstance(schedule, CudaSchedule):
+        return KernelIR(ir, (lower_grid(ir, schedule, mask),))
     kernels: list[Kernel] = [lower_flash(ir, schedule, mask), lower_split(ir, schedule, mask)]
     if ir.scope == "layer" and schedule.projection.value == "generated":
         kernels.append(lower_projection(ir.dtype, schedule))
@@ -220,3 +225,54 @@ def workspace_elements(buffers: tuple[Buffer, ...], dtype: DType) -> int:
     """Elements that `buffers` take when each begins on a 64-byte line."""
     line = 64 // (8 if dtype.accumulator == "float64" else 4)
     return sum(round_up(b.size, line) for b in buffers)
+
+
+def lower_grid(ir: AttentionIR, schedule: CudaSchedule, mask: MaskPlan | None) -> GridForward:
+    """The online-softmax kernel of a GPU and the shared memory of one of its blocks."""
+    return GridForward(
+        dtype=ir.dtype,
+        threads=32 * schedule.warps.value,
+        block_q=schedule.block_q.value,
+        block_kv=schedule.block_kv.value,
+        depth=schedule.depth.value,
+        value_panel=schedule.value_panel.value,
+        head_dim=ir.head_dim,
+        value_dim=ir.value_dim,
+        query_scale=ir.query_scale,
+        score=ir.score,
+        mask=mask,
+        sink=ir.sink,
+        buffers=grid_buffers(schedule, softmax=ir.activation is None),
+        off_by_one=ir.off_by_one,
+        weight=weight_of(ir),
+    )
+
+
+def grid_buffers(schedule: CudaSchedule, *, softmax: bool) -> tuple[Buffer, ...]:
+    """The shared memory of a block, in elements of the sums' type."""
+    block_q, block_kv, depth = (
+        schedule.block_q.value,
+        schedule.block_kv.value,
+        schedule.depth.value,
+    )
+    slices = (block_q + block_kv) * staged_stride(depth)
+    running = (
+        Buffer("row_max", block_q, "maximum of each row so far, in units of log2"),
+        Buffer("row_sum", block_q, "sum of each row's weights so far"),
+        Buffer("rescale", block_q, "what a row's outputs shrink by"),
+    )
+    return (
+        Buffer("staged", max(slices, depth * schedule.value_panel.value), "slices of Q, K or V"),
+        Buffer("scores", block_q * score_stride(block_kv), "scores, then weights: [row][key]"),
+        *(running if softmax else ()),
+    )
+
+
+def staged_stride(depth: int) -> int:
+    """Elements between rows of a slice of Q or K: odd, so that rows fall on different banks."""
+    return depth + 1 - depth % 2
+
+
+def score_stride(block_kv: int) -> int:
+    """Elements between rows of scores, so that the two rows that a warp works on share no bank."""
+    return round_up(block_kv, 32) + 16

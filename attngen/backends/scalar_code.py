@@ -121,6 +121,18 @@ def number_code(number: float) -> str:
     return repr(number).replace("e+", "e")
 
 
+def bare(code: str) -> str:
+    """`code` without parentheses around all of it, as it stands on the right of an assignment."""
+    if not (code.startswith("(") and code.endswith(")")):
+        return code
+    depth = 0
+    for at, character in enumerate(code):
+        depth += (character == "(") - (character == ")")
+        if depth == 0 and at < len(code) - 1:
+            return code
+    return code[1:-1]
+
+
 def _is_and(expr: Expr) -> bool:
     """Whether `expr` is a conjunction, which gets parentheses inside a disjunction."""
     return isinstance(expr, Binary) and expr.op == "and"
@@ -212,6 +224,8 @@ def scalar_steps(
 
     def fitted(part: Expr) -> Expr:
         part = with_children(part, tuple(fitted(child) for child in children(part)))
+        if isinstance(part, Load) and len(code(part)) > _WIDTH:
+            return addressed(part)
         while len(code(part)) > _WIDTH:
             texts = [code(child) for child in children(part)]
             longest = max(range(len(texts)), key=lambda i: len(texts[i]))
@@ -223,8 +237,21 @@ def scalar_steps(
         return part
 
     def named(child: Expr, text: str) -> Expr:
+        return Var(step_of(text), dtype=_DATA_OF_KIND[kind_of(child)])
+
+    def step_of(text: str) -> str:
         step = next((step for step, code in steps.items() if code == text), f"{name}_{len(steps)}")
         steps[step] = text
-        return Var(step, dtype=_DATA_OF_KIND[kind_of(child)])
+        return step
+
+    def addressed(load: Load) -> Expr:
+        """A long read, with the indices that are clamped or long made before it."""
+        parts = []
+        for axis in range(len(load.indices)):
+            leaves = may_leave(load, axis, inputs)
+            text = clamped(load, axis, leaves, inputs, functions)
+            apart = any(leaves) or len(text) > _WIDTH // 2 - len(load.input)
+            parts.append(scaled(step_of(text) if apart else text, load, axis))
+        return Var(f"{load.input}[{' + '.join(parts)}]", dtype=load.dtype)
 
     return code(fitted(expr)), steps

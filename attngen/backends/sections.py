@@ -15,7 +15,7 @@ from typing import TypeAlias
 from attngen.backends.scalar_code import NUMPY, scalar_steps
 from attngen.ir.attention import SideInput
 from attngen.ir.expr import DOT, Binary, Const, Expr, Unary, Var
-from attngen.ir.kernel import FlashForward, MaskPlan, SplitKV
+from attngen.ir.kernel import FlashForward, GridForward, MaskPlan, SplitKV
 
 LOG2E = math.log2(math.e)
 LN2 = math.log(2.0)
@@ -73,13 +73,13 @@ def section(
         row += before
         key += within
     key = [*assignments(inner, *key), *key]
-    row = [*assignments(outer, *row, *key), *row]
+    row = [*needed(outer, *row, *key), *row]
     reads = read_by(parameters, *row, *key)
     listed = "".join(f", {name}" for name in reads)
     return Section(listed, reads, len(listed) > _LONGEST, tuple(row), tuple(key))
 
 
-def made_of_dot(kernel: FlashForward | SplitKV) -> dict[str, Expr]:
+def made_of_dot(kernel: FlashForward | GridForward | SplitKV) -> dict[str, Expr]:
     """What sections make of a product (name -> expression): a weight, a score, or nothing."""
     if kernel.weight is not None:
         return {"weight": kernel.weight}

@@ -13,6 +13,9 @@ from attngen.dtypes import DType
 from attngen.ir.attention import AttentionIR
 from attngen.ir.expr import Expr
 
+GROUP_THREADS = 16
+"""Threads that share the rows of a row group on a GPU."""
+
 
 @dataclass(frozen=True, slots=True)
 class DataBound:
@@ -89,6 +92,48 @@ class FlashForward:
 
 
 @dataclass(frozen=True, slots=True)
+class GridForward:
+    """FlashForward on a GPU: a block of threads has a block of query rows and of value columns.
+
+    Sixteen threads share the rows of a *row group*, of which a warp has two. In Q Kᵀ a thread has
+    `rows` rows × `keys` keys, and in P V `rows` rows × `columns` value columns, in registers.
+    `weight` is as in FlashForward.
+    """
+
+    dtype: DType
+    threads: int
+    block_q: int
+    block_kv: int
+    depth: int
+    value_panel: int
+    head_dim: int
+    value_dim: int
+    query_scale: float
+    score: Expr
+    mask: MaskPlan | None
+    sink: bool
+    buffers: tuple[Buffer, ...]
+    off_by_one: bool = False
+    weight: Expr | None = None
+    difference: None = None  # two maps are not computed here
+
+    @property
+    def rows(self) -> int:
+        """Query rows of a thread."""
+        return self.block_q // (self.threads // GROUP_THREADS)
+
+    @property
+    def keys(self) -> int:
+        """Keys of a thread in Q Kᵀ."""
+        return self.block_kv // GROUP_THREADS
+
+    @property
+    def columns(self) -> int:
+        """Value columns of a thread in P V."""
+        return self.value_panel // GROUP_THREADS
+
+
+@dataclass(frozen=True, slots=True)
 class SplitTile:
     """Rows that share one load of a key or a value, and how many vectors of value columns each."""
 
@@ -140,7 +185,7 @@ class Projection:
     buffers: tuple[Buffer, ...]
 
 
-Kernel: TypeAlias = FlashForward | SplitKV | Projection
+Kernel: TypeAlias = FlashForward | SplitKV | Projection | GridForward
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,16 @@ from attngen.ir.expr import (
     Unary,
     Var,
 )
-from attngen.ir.kernel import FlashForward, Kernel, KernelIR, MaskPlan, Projection, SplitKV
-from attngen.ir.schedule import CpuSchedule
+from attngen.ir.kernel import (
+    FlashForward,
+    GridForward,
+    Kernel,
+    KernelIR,
+    MaskPlan,
+    Projection,
+    SplitKV,
+)
+from attngen.ir.schedule import Schedule
 
 _INFIX: dict[BinaryOp, tuple[str, int]] = {
     "or": ("or", 1),
@@ -123,7 +131,7 @@ def _outputs(ir: AttentionIR, one: str) -> list[tuple[str, str]]:
     return [("map", one), ("out", f"map 2h - {factor} * map 2h + 1, of query and key heads")]
 
 
-def schedule_text(schedule: CpuSchedule) -> str:
+def schedule_text(schedule: Schedule) -> str:
     """A table of every decision: name, value, who decided, why."""
     rows = [("decision", "value", "source", "why")]
     rows += [(n, str(d.value), d.source, d.why) for n, d in schedule.decisions()]
@@ -153,6 +161,15 @@ def _kernel_text(kernel: Kernel) -> str:
                 ("block_kv", f"{kernel.block_kv} keys a step"),
                 *_scoring(kernel),
             ]
+        case GridForward():
+            title = "flash_forward: online softmax, a block of threads for a block of query rows"
+            tile = f"{kernel.rows} rows × {kernel.keys} keys or {kernel.columns} value columns"
+            sizes = [
+                ("threads", f"{kernel.threads}, each with {tile}"),
+                ("block_q", f"{kernel.block_q} rows × {kernel.value_panel} value columns a block"),
+                ("block_kv", f"{kernel.block_kv} keys a step, {kernel.depth} staged at a time"),
+                *_scoring(kernel),
+            ]
         case SplitKV():
             title = "split_kv: few query rows, split over the keys"
             sizes = [
@@ -175,14 +192,16 @@ def _kernel_text(kernel: Kernel) -> str:
             assert_never(kernel)
     lines = list(_definitions(sizes))
     if kernel.buffers:
-        lines.append("  workspace of a worker, in elements:")
+        shared = isinstance(kernel, GridForward)
+        place = "shared memory of a block" if shared else "workspace of a worker"
+        lines.append(f"  {place}, in elements:")
         width = max(len(str(b.size)) for b in kernel.buffers)
         named = [(b.name, f"{b.size:>{width}}  {b.holds}") for b in kernel.buffers]
         lines += [f"  {line}" for line in _definitions(named)]
     return "\n".join([title, *lines])
 
 
-def _scoring(kernel: FlashForward | SplitKV) -> list[tuple[str, str]]:
+def _scoring(kernel: FlashForward | GridForward | SplitKV) -> list[tuple[str, str]]:
     return [
         ("head_dim", f"{kernel.head_dim}, value_dim {kernel.value_dim}, {kernel.dtype.name}"),
         ("dot", f"{kernel.query_scale!r} * (query · key)"),
@@ -192,7 +211,7 @@ def _scoring(kernel: FlashForward | SplitKV) -> list[tuple[str, str]]:
     ]
 
 
-def _weighing(kernel: FlashForward | SplitKV) -> list[tuple[str, str]]:
+def _weighing(kernel: FlashForward | GridForward | SplitKV) -> list[tuple[str, str]]:
     if kernel.weight is not None:
         lines = [("weight", f"{expression_text(kernel.weight)}, without a softmax")]
     else:

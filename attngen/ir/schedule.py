@@ -22,6 +22,9 @@ class Decision(Generic[T_co]):
     why: str = field(compare=False)
 
 
+NamedDecision: TypeAlias = tuple[str, Decision[int] | Decision[str]]
+
+
 @dataclass(frozen=True, slots=True)
 class CpuSchedule:
     """How the Numba CPU kernels run.
@@ -56,12 +59,45 @@ class CpuSchedule:
     gemm_block_n: Decision[int]
     gemm_block_k: Decision[int]
 
-    def decisions(self) -> Iterator[tuple[str, Decision[int] | Decision[str]]]:
+    def decisions(self) -> Iterator[NamedDecision]:
         """Every (name, decision) in the order of declaration."""
-        for f in fields(self):
-            yield f.name, getattr(self, f.name)
+        return _decisions(self)
 
     @property
     def panel_rows(self) -> int:
         """Query rows in one panel."""
         return self.tile_vectors.value * self.lanes.value
+
+
+@dataclass(frozen=True, slots=True)
+class CudaSchedule:
+    """How the CUDA kernels run: what a block of threads works on, and with how many.
+
+    Attributes:
+        warps: warps of a block, of 32 threads each.
+        block_q: query rows of a block; each half warp has as many of them.
+        block_kv: keys in one step of the online softmax; a multiple of 16 and of `depth`.
+        depth: elements of the head dimension, or keys of V, that are staged at a time.
+        value_panel: value columns of a block; a multiple of 16.
+    """
+
+    warps: Decision[int]
+    block_q: Decision[int]
+    block_kv: Decision[int]
+    depth: Decision[int]
+    value_panel: Decision[int]
+
+    def decisions(self) -> Iterator[NamedDecision]:
+        """Every (name, decision) in the order of declaration."""
+        return _decisions(self)
+
+
+Schedule: TypeAlias = CpuSchedule | CudaSchedule
+
+SCHEDULES: dict[str, type[Schedule]] = {"cpu": CpuSchedule, "cuda": CudaSchedule}
+"""By the name of their target family in specs and on the command line."""
+
+
+def _decisions(schedule: Schedule) -> Iterator[NamedDecision]:
+    for f in fields(schedule):
+        yield f.name, getattr(schedule, f.name)

@@ -12,7 +12,17 @@ from typing import Literal, assert_never
 from attngen.errors import InternalError
 from attngen.ir.attention import OUTPUTS, SIZES, AttentionIR, SideInput
 from attngen.ir.expr import SCORE, Const, Expr, children, data_bound, loads, variables
-from attngen.ir.kernel import Buffer, FlashForward, Kernel, KernelIR, MaskPlan, Projection, SplitKV
+from attngen.ir.kernel import (
+    GROUP_THREADS,
+    Buffer,
+    FlashForward,
+    GridForward,
+    Kernel,
+    KernelIR,
+    MaskPlan,
+    Projection,
+    SplitKV,
+)
 from attngen.ir.kinds import Kind, kind_of
 
 SCORE_VARS = frozenset({"dot", "b", "h", "kv_h", "q", "k", "q_len", "kv_len"})
@@ -103,16 +113,27 @@ def verify_kernel(program: KernelIR) -> None:
 
 
 def _verify_one(ir: AttentionIR, kernel: Kernel) -> None:
-    dtype = ir.dtype if isinstance(kernel, Projection) else ir.heads_dtype
+    in_storage = isinstance(kernel, (Projection, GridForward))
+    dtype = ir.dtype if in_storage else ir.heads_dtype
     _require(kernel.dtype == dtype, "dtype", f"is {kernel.dtype.name}, not {dtype.name}")
-    _positive("lanes", kernel.lanes)
     _buffers(kernel.buffers)
+    if not isinstance(kernel, GridForward):
+        _positive("lanes", kernel.lanes)
     match kernel:
         case FlashForward():
             for name in ("tile_scalars", "tile_vectors", "block_q", "block_kv"):
                 _positive(name, getattr(kernel, name))
             _multiple("block_q", kernel.block_q, kernel.panel_rows)
             _multiple("block_kv", kernel.block_kv, kernel.tile_scalars)
+            _same_attention(ir, kernel)
+        case GridForward():
+            for name in ("threads", "block_q", "block_kv", "depth", "value_panel"):
+                _positive(name, getattr(kernel, name))
+            _multiple("threads", kernel.threads, 32)
+            _multiple("block_q", kernel.block_q, kernel.threads // GROUP_THREADS)
+            _multiple("block_kv", kernel.block_kv, GROUP_THREADS)
+            _multiple("block_kv", kernel.block_kv, kernel.depth)
+            _multiple("value_panel", kernel.value_panel, GROUP_THREADS)
             _same_attention(ir, kernel)
         case SplitKV():
             for name in ("key_tile", "task_rows", "split_kv"):
@@ -129,7 +150,7 @@ def _verify_one(ir: AttentionIR, kernel: Kernel) -> None:
             assert_never(kernel)
 
 
-def _same_attention(ir: AttentionIR, kernel: FlashForward | SplitKV) -> None:
+def _same_attention(ir: AttentionIR, kernel: FlashForward | GridForward | SplitKV) -> None:
     for name in (
         "head_dim",
         "value_dim",

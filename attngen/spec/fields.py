@@ -11,7 +11,7 @@ from typing import get_args, get_type_hints
 
 from attngen.dtypes import DTYPES
 from attngen.ir.attention import OUTPUTS, SIZES
-from attngen.ir.schedule import CpuSchedule
+from attngen.ir.schedule import CpuSchedule, CudaSchedule, Schedule
 from attngen.spec.axes import axes_of
 from attngen.spec.buckets import MAX_T5_DISTANCE
 from attngen.spec.field_kinds import (
@@ -32,7 +32,7 @@ from attngen.spec.field_kinds import (
     Words,
 )
 
-_SCHEDULE_DOCS: dict[str, str] = {
+_CPU_DOCS: dict[str, str] = {
     "lanes": "Elements in one vector; 1 means plain scalars.",
     "tile_scalars": "Keys (in QK^T) or value columns (in PV) of a register tile.",
     "tile_vectors": "Vectors of query rows of a register tile.",
@@ -49,19 +49,28 @@ _SCHEDULE_DOCS: dict[str, str] = {
 }
 
 
-def _cpu_section() -> Section:
-    """One key per decision of CpuSchedule; the backend judges the values themselves."""
-    hints = get_type_hints(CpuSchedule)
+_CUDA_DOCS: dict[str, str] = {
+    "warps": "Warps, of 32 threads each, of a block.",
+    "block_q": "Query rows that a block of threads works on.",
+    "block_kv": "Keys in one step of the online softmax.",
+    "depth": "Elements of the head dimension, or keys of V, that are staged at a time.",
+    "value_panel": "Value columns that a block of threads works on.",
+}
+
+
+def _schedule_section(schedule: type[Schedule], docs: dict[str, str]) -> Section:
+    """One key per decision of `schedule`; the backend judges the values themselves."""
+    hints = get_type_hints(schedule)
     kinds: dict[type, Kind] = {int: Integer(0), str: Text("a word", nonempty=True)}
     return Section(
         tuple(
             Field(
                 f.name,
                 kinds[get_args(hints[f.name])[0]],
-                _SCHEDULE_DOCS[f.name],
+                docs[f.name],
                 "chosen for the machine; `attngen explain` says why",
             )
-            for f in fields(CpuSchedule)
+            for f in fields(schedule)
         )
     )
 
@@ -333,12 +342,17 @@ _PLAIN = Section(
                 (
                     Field(
                         "cpu",
-                        _cpu_section(),
+                        _schedule_section(CpuSchedule, _CPU_DOCS),
                         "Decisions for the CPU kernels.",
                         hint="such as cpu: {block_q: 64}",
                     ),
+                    Field(
+                        "cuda",
+                        _schedule_section(CudaSchedule, _CUDA_DOCS),
+                        "Decisions for the CUDA kernels.",
+                        hint="such as cuda: {block_q: 64}",
+                    ),
                 ),
-                later=("cuda",),
             ),
             "Scheduling decisions to fix by hand, per target.",
             "all chosen for the machine",

@@ -146,7 +146,7 @@ class SweepReader:
     def unknown(self, name: str, entry: Entry, path: str) -> None:
         """Reports a key that cannot be swept."""
         known = [f.name for f in self.kind.fields]
-        last = {f.rpartition(".")[2]: f for f in known}
+        last = {f.rpartition(".")[2]: f for f in reversed(known)}  # the first of equal names
         near = last.get(name) or nearest(name, known)
         message = f"unknown key {shorten(name)} in '{path}'"
         hint = f"did you mean '{near}'?" if near else f"the keys are {', '.join(known)}"

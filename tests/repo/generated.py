@@ -9,12 +9,13 @@ from typing import Any
 from attngen.driver import Stages, run_stages
 from attngen.ir.kernel import SourcePackage
 from attngen.resources import specs_dir
-from attngen.targets import AVX2, AVX512, GENERIC, NEON
+from attngen.targets import AVX2, AVX512, GENERIC, NEON, SM_80, SM_90A
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"
 
-TARGETS = {target.isa: target for target in (AVX512, AVX2, NEON, GENERIC)}
+TARGETS = {target.isa: target for target in (AVX512, AVX2, NEON, GENERIC, SM_80, SM_90A)}
+GPUS = (SM_80.isa, SM_90A.isa)
 SHIPPED = sorted(path.stem for path in specs_dir().glob("*.yaml"))
 
 CORE: dict[str, Any] = {"heads": 8, "kv_heads": 2, "head_dim": 40, "value_dim": 24}
@@ -71,7 +72,10 @@ FEATURES: dict[str, dict[str, Any]] = {
     "tuned": {
         "d_model": 96,
         "heads": 3,
-        "schedule": {"cpu": {"projection": "blas", "lanes": 1, "block_q": 64, "block_kv": 32}},
+        "schedule": {
+            "cpu": {"projection": "blas", "lanes": 1, "block_q": 64, "block_kv": 32},
+            "cuda": {"warps": 2, "block_q": 16, "depth": 16},
+        },
     },
 }
 

@@ -7,7 +7,6 @@ imports NumPy and Numba only. The same input gives the same bytes: no time, host
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import assert_never
 
 from attngen.backends.numba_cpu.flash import flash_file
 from attngen.backends.numba_cpu.header import header_file
@@ -17,6 +16,7 @@ from attngen.backends.numba_cpu.simd import simd_file
 from attngen.backends.numba_cpu.split import split_file
 from attngen.backends.numba_cpu.storage import storage_files
 from attngen.backends.numba_cpu.workers import sequences_file, workers_file
+from attngen.errors import InternalError
 from attngen.ir.attention import AttentionIR
 from attngen.ir.kernel import (
     FlashForward,
@@ -88,7 +88,7 @@ def _kernel_file(ir: AttentionIR, kernel: Kernel) -> SourceFile:
         case Projection():
             return projection_file(kernel)
         case _:
-            assert_never(kernel)
+            raise InternalError(f"a CPU has no kernel {type(kernel).__name__}")
 
 
 def _mask(kernel: KernelIR) -> MaskPlan | None:
