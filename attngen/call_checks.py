@@ -185,6 +185,12 @@ def _described(name: str, value: object) -> str:
         hint = "pass {name}.detach().cpu().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)"
     if value is None:
         return "None"
+    if hasattr(value, "__cuda_array_interface__"):
+        return (
+            f"a {kind.__module__}.{kind.__qualname__} on a CUDA device, and attngen.compile makes "
+            "CPU kernels; 'attngen compile SPEC --target cuda -o DIR' writes a package whose "
+            "attend() takes it, or pass a copy in the CPU's memory"
+        )
     if kind.__module__ == "builtins":
         return f"a {kind.__name__}; pass a NumPy array of the spec's dtype"
     return f"{kind.__module__}.{kind.__qualname__}; {hint.format(name=name)}"

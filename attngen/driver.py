@@ -21,21 +21,22 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from attngen import attention, lowering, passes
+from attngen.backends import dispatch
 from attngen.backends.numba_cpu.probe import probe
-from attngen.backends.numba_cpu.scheduling import propose
 from attngen.cache import Cache, CacheKey, compiler_digest, key_for
 from attngen.dense_mask import MaskKind, with_dense_mask
+from attngen.errors import TargetError
 from attngen.fingerprint import text_digest
 from attngen.interpreter import CoreInterpreter, Interpreter, LayerInterpreter
 from attngen.ir.attention import AttentionIR
 from attngen.ir.kernel import KernelIR, SourcePackage
-from attngen.ir.schedule import CpuSchedule
+from attngen.ir.schedule import CpuSchedule, Schedule
 from attngen.ir.verify import verify_attention, verify_kernel
 from attngen.resources import templates_dir
 from attngen.spec.elaborate import elaborate
 from attngen.spec.model import ScheduleOverride, Spec
 from attngen.spec.reader import read_spec
-from attngen.targets import CpuTarget
+from attngen.targets import Target
 
 Source: TypeAlias = "str | Path | Mapping[str, Any] | Spec"
 
@@ -47,7 +48,7 @@ class Stages:
     """The product of each stage, made when it is first asked for and verified where it is made."""
 
     spec: Spec
-    target: CpuTarget
+    target: Target
     overrides: tuple[ScheduleOverride, ...] = ()
     mask_array: MaskKind | None = None
 
@@ -68,9 +69,10 @@ class Stages:
         return ir
 
     @cached_property
-    def schedule(self) -> CpuSchedule:
+    def schedule(self) -> Schedule:
         """How it is computed on the target."""
-        return propose(self.simplified, self.target, (*self.spec.schedule, *self.overrides))
+        overrides = (*self.spec.schedule, *self.overrides)
+        return dispatch.propose(self.simplified, self.target, overrides)
 
     @cached_property
     def kernel(self) -> KernelIR:
@@ -82,9 +84,7 @@ class Stages:
     @cached_property
     def package(self) -> SourcePackage:
         """The generated source."""
-        from attngen.backends.numba_cpu.emit import emit  # Jinja is not needed for a cache hit
-
-        return emit(self.kernel, self.schedule, self.target)
+        return dispatch.emit(self.kernel, self.schedule, self.target)
 
     @cached_property
     def key(self) -> CacheKey:
@@ -95,7 +95,7 @@ class Stages:
 def run_stages(
     source: Source,
     *,
-    target: CpuTarget | None = None,
+    target: Target | None = None,
     overrides: tuple[ScheduleOverride, ...] = (),
 ) -> Stages:
     """The stages of compiling `source` for `target` (this machine if None).
@@ -152,12 +152,17 @@ def interpret(source: Source) -> Interpreter:
 def _compile(stages: Stages, cache: Cache) -> attention.Attention:
     from attngen import loader
 
-    folder = cache.find(stages.key) or cache.publish(stages.key, stages.package)
+    schedule = stages.schedule
+    if not isinstance(schedule, CpuSchedule):
+        raise TargetError(
+            "callables run on the CPU; write a package for CUDA and call its attend()"
+        )
+    folder = cached_package(stages, cache)
     return attention.make(
         attention.Compiled(
             spec=stages.spec,
             ir=stages.simplified,
-            schedule=stages.schedule,
+            schedule=schedule,
             package=loader.load(folder),
             folder=folder,
             explain=lambda: _explain(stages),
@@ -167,10 +172,23 @@ def _compile(stages: Stages, cache: Cache) -> attention.Attention:
     )
 
 
+def cached_package(stages: Stages, cache: Cache) -> Path:
+    """The folder in `cache` that holds the package of `stages`, for any target.
+
+    Raises:
+        CacheError: neither the cache nor a temporary folder can be written.
+    """
+    return cache.find(stages.key) or cache.publish(stages.key, stages.package)
+
+
 def write_package(
-    source: Source, folder: Path, *, overrides: tuple[ScheduleOverride, ...] = ()
+    source: Source,
+    folder: Path,
+    *,
+    target: Target | None = None,
+    overrides: tuple[ScheduleOverride, ...] = (),
 ) -> Path:
-    """Write the generated package for `source` below `folder`; it needs NumPy and Numba only.
+    """Write the generated package for `source` below `folder`; it does not need attngen.
 
     Files that hold the right text already are left alone, and so is every other file there.
 
@@ -178,7 +196,7 @@ def write_package(
         SpecError: the spec or an override has mistakes.
         OSError: `folder` cannot be written.
     """
-    package = run_stages(source, overrides=overrides).package
+    package = run_stages(source, target=target, overrides=overrides).package
     home = folder / package.name
     home.mkdir(parents=True, exist_ok=True)
     for file in package.files:

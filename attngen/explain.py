@@ -64,6 +64,7 @@ class ExplainReport:
         sizes: (name, text) of what identifies the attention.
         predicted: seconds on the roofline; None without `speeds`.
         measured: median seconds of real calls; None if nobody asked.
+        machine: what the machine code takes of a GPU.
     """
 
     name: str
@@ -75,6 +76,7 @@ class ExplainReport:
     speeds: Speeds | None = None
     predicted: float | None = None
     measured: float | None = None
+    machine: tuple[str, ...] = ()
 
     def to_text(self, width: int = _WIDTH) -> str:
         """The report for people, wrapped at `width` columns."""
@@ -83,6 +85,9 @@ class ExplainReport:
             _section("", list(self.sizes), width),
             _section("contract", [("-", line) for line in self.contract], width),
             _section("schedule", _schedule_rows(self.schedule), width),
+            _section("machine code", [("-", line) for line in self.machine], width)
+            if self.machine
+            else "",
             _section(_work_title(self.cost), self._work_rows(), width),
         ]
         return "\n".join(part for part in parts if part)
@@ -128,6 +133,7 @@ def explain(
     inputs: Mapping[str, Array] | None = None,
     speeds: Speeds | None = None,
     measured: float | None = None,
+    machine: tuple[str, ...] = (),
 ) -> ExplainReport:
     """Explain what `stages` produced.
 
@@ -137,6 +143,7 @@ def explain(
         inputs: side inputs by name; an example if None, as far as the mask reads any.
         speeds: of the machine, for the predicted time.
         measured: median seconds of such a call.
+        machine: what the machine code takes of a GPU, one fact a line.
     """
     lengths = lengths or Lengths(DEFAULT_LENGTH, DEFAULT_LENGTH)
     if inputs is None:
@@ -159,6 +166,7 @@ def explain(
         speeds=speeds,
         predicted=predicted,
         measured=measured,
+        machine=machine,
     )
 
 

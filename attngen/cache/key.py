@@ -21,8 +21,8 @@ from pathlib import Path
 
 from attngen import fingerprint
 from attngen.ir.attention import AttentionIR
-from attngen.ir.schedule import CpuSchedule
-from attngen.targets import CpuTarget
+from attngen.ir.schedule import Schedule
+from attngen.targets import CpuTarget, Target
 
 # These choose how kernels run or where Numba writes, and not what it generates.
 _RUN_TIME_OPTIONS = frozenset(
@@ -59,13 +59,13 @@ class CacheKey:
         return f"{self.name}-{self.digest[:16]}"
 
 
-def key_for(ir: AttentionIR, schedule: CpuSchedule, target: CpuTarget, templates: str) -> CacheKey:
+def key_for(ir: AttentionIR, schedule: Schedule, target: Target, templates: str) -> CacheKey:
     """The key of compiling `ir` with `schedule` for `target`.
 
     Args:
         ir: what is computed; every field becomes a field of the key (``spec.heads``).
         schedule: how; every decision becomes a field (``schedule.block_q``).
-        target: its LLVM CPU and features are what machine code is generated for.
+        target: its LLVM CPU and features, or its architecture, are what machine code is for.
         templates: digest of the texts of all templates.
     """
     import llvmlite
@@ -83,11 +83,27 @@ def key_for(ir: AttentionIR, schedule: CpuSchedule, target: CpuTarget, templates
         ("numpy", np.__version__),
         ("python", f"{sys.implementation.cache_tag} {platform.python_version()}"),
         ("platform", f"{sys.platform} {platform.machine()}"),
-        ("cpu", target.llvm_cpu),
-        ("cpu_features", target.llvm_features),
+        *_machine(target),
         ("compile_options", _compile_options()),
     ]
     return CacheKey(ir.name, tuple(fields))
+
+
+def _machine(target: Target) -> Iterator[tuple[str, str]]:
+    if isinstance(target, CpuTarget):
+        yield "cpu", target.llvm_cpu
+        yield "cpu_features", target.llvm_features
+        return
+    yield "gpu", target.arch
+    for package in ("numba-cuda", "nvidia-nvjitlink", "nvidia-nvvm"):
+        yield package, _version(package)
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def _flatten(prefix: str, value: AttentionIR) -> Iterator[tuple[str, str]]:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attngen.cli.options import JsonOption, ScheduleOption, SpecArgument, parse_overrides
+from attngen.cli.options import (
+    ArchOption,
+    JsonOption,
+    ScheduleOption,
+    SpecArgument,
+    TargetOption,
+    chosen_target,
+    parse_overrides,
+)
 from attngen.cli.output import note, say, say_json
 
 if TYPE_CHECKING:
@@ -28,22 +37,38 @@ def compile_command(
             show_default=False,
         ),
     ] = None,
+    target: TargetOption = "cpu",
+    arch: ArchOption = None,
     schedule: ScheduleOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compile a spec, into the cache or (-o DIR) to a package that needs NumPy and Numba only."""
+    """Compile a spec, into the cache or (-o DIR) to a package that does not need attngen."""
     from attngen import driver
+    from attngen.cache import Cache
+    from attngen.targets import CudaTarget
 
-    overrides = parse_overrides(schedule)
+    overrides, chosen = parse_overrides(schedule, target), chosen_target(target, arch)
     if output is not None:
-        folder = driver.write_package(spec, output, overrides=overrides)
-    else:
+        folder = driver.write_package(spec, output, target=chosen, overrides=overrides)
+    elif chosen is None:
         folder = driver.compile_spec(spec, overrides=overrides).source_path
+    else:
+        stages = driver.run_stages(spec, target=chosen, overrides=overrides)
+        folder = driver.cached_package(stages, Cache())
+    figures = None
+    if isinstance(chosen, CudaTarget):
+        from attngen.machine import machine_figures
+
+        figures = machine_figures(folder, chosen)
     if as_json:
         files = sorted(path.name for path in folder.glob("*.py"))
-        say_json({"folder": str(folder), "files": files})
-    else:
-        say(str(folder))
+        machine = {"machine": asdict(figures)} if figures else {}
+        say_json({"folder": str(folder), "files": files, **machine})
+        return
+    say(str(folder))
+    if figures and isinstance(chosen, CudaTarget):
+        for line in figures.lines(chosen):
+            say(f"  {line}")
 
 
 def check_command(
@@ -55,12 +80,16 @@ def check_command(
     """Check specs and report every mistake in them, with its place and what to write instead."""
     from attngen.driver import run_stages
     from attngen.errors import SpecError
+    from attngen.targets import SM_90A
 
     results: list[dict[str, object]] = []
     wrong = 0
     for spec in specs:
         try:
-            run_stages(spec).schedule  # noqa: B018 - computed when asked for
+            stages = run_stages(spec)
+            stages.schedule  # noqa: B018 - computed when asked for
+            if any(override.target == "cuda" for override in stages.spec.schedule):
+                run_stages(stages.spec, target=SM_90A).schedule  # noqa: B018
         except SpecError as error:
             wrong += len(error.diagnostics)
             if not as_json:
@@ -97,10 +126,13 @@ def _plain(diagnostic: Diagnostic) -> dict[str, object]:
 def show_command(
     spec: SpecArgument,
     stage: Annotated[Stage, typer.Option("--stage", help="Whose product to print.")] = "simplify",
+    target: TargetOption = "cpu",
+    arch: ArchOption = None,
     schedule: ScheduleOption = None,
 ) -> None:
     """Print what a stage of the compiler makes of a spec."""
     from attngen.cli.stages import product_text
     from attngen.driver import run_stages
 
-    say(product_text(run_stages(spec, overrides=parse_overrides(schedule)), stage))
+    overrides, chosen = parse_overrides(schedule, target), chosen_target(target, arch)
+    say(product_text(run_stages(spec, target=chosen, overrides=overrides), stage))

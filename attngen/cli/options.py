@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 if TYPE_CHECKING:
     from attngen.spec.model import ScheduleOverride
+    from attngen.targets import Target
 
 SpecArgument = Annotated[
     str,
@@ -72,16 +73,56 @@ KvLenOption = Annotated[
 BatchOption = Annotated[int, typer.Option("--batch", min=0, metavar="N", help="Batch size.")]
 
 
-def parse_overrides(texts: list[str] | None) -> tuple[ScheduleOverride, ...]:
-    """``--schedule`` values as overrides of the CPU schedule.
+TargetOption = Annotated[
+    Literal["cpu", "cuda"], typer.Option("--target", help="What to compile for.")
+]
+ArchOption = Annotated[
+    str | None,
+    typer.Option(
+        "--arch",
+        metavar="ARCH",
+        help="With --target cuda: the GPU, such as sm_80 or sm_90a; by default the one here.",
+        show_default=False,
+    ),
+]
+
+
+def chosen_target(target: str, arch: str | None) -> Target | None:
+    """The target that ``--target`` and ``--arch`` name; None is this machine's CPU.
+
+    Raises:
+        typer.BadParameter: no kernels are made for the architecture.
+        TargetError: no architecture is given, and there is no GPU here.
+    """
+    from attngen.targets import CUDA_TARGETS
+
+    if target == "cpu":
+        if arch is not None:
+            raise typer.BadParameter("it goes with --target cuda", param_hint="'--arch'")
+        return None
+    if arch is None:
+        from attngen.backends.numba_cuda.probe import probe
+
+        return probe()
+    if arch not in CUDA_TARGETS:
+        raise typer.BadParameter(
+            f"{arch!r} is not one of {', '.join(CUDA_TARGETS)}", param_hint="'--arch'"
+        )
+    return CUDA_TARGETS[arch]
+
+
+def parse_overrides(
+    texts: list[str] | None, target: Literal["cpu", "cuda"] = "cpu"
+) -> tuple[ScheduleOverride, ...]:
+    """``--schedule`` values as overrides of the schedule for `target`.
 
     Raises:
         typer.BadParameter: a text is not ``key=value``, or there is no such decision.
     """
-    from attngen.ir.schedule import CpuSchedule
+    from attngen.ir.schedule import SCHEDULES
     from attngen.spec.model import ScheduleOverride
 
-    known = [field.name for field in fields(CpuSchedule)]
+    known = [field.name for field in fields(SCHEDULES[target])]
     overrides = []
     for text in texts or ():
         name, equals, value = text.partition("=")
@@ -89,12 +130,12 @@ def parse_overrides(texts: list[str] | None) -> tuple[ScheduleOverride, ...]:
             raise typer.BadParameter(f"expected KEY=VALUE, got {text!r}", param_hint="'--schedule'")
         word = value.strip()
         number = int(word) if re.fullmatch(r"-?\d+", word) else word
-        name = name.strip().removeprefix("cpu.")
+        name = name.strip().removeprefix(f"{target}.")
         if name not in known:
             raise typer.BadParameter(
                 f"{name!r} is not one of {', '.join(known)}", param_hint="'--schedule'"
             )
-        overrides.append(ScheduleOverride("cpu", name, number, source="call"))
+        overrides.append(ScheduleOverride(target, name, number, source="call"))
     return tuple(overrides)
 
 
