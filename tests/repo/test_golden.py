@@ -1,7 +1,8 @@
 """Golden texts: the whole package of the reference spec, header and kernels of every other, and
 tile maps and pictures of some.
 
-They are for a machine described by hand (``attngen.targets.AVX512``), so every machine agrees.
+They are for machines described by hand (``attngen.targets``), so every machine agrees. Of the CUDA
+backend: the package of the reference spec, and the kernels of a few others.
 ``pytest tests/repo --update-golden`` writes them anew; read the difference before committing it.
 """
 
@@ -19,6 +20,8 @@ from attngen.tile_maps import tile_map
 
 ISA = "avx512"
 REFERENCE = "mha_4096"
+GPU = "sm_80"
+ON_GPU = ("alibi", "documents", "everything")
 MAPS = {"mha_4096": 512, "window": 1024, "document": 1024, "natten_2d": 2048}
 PICTURES: tuple[tuple[str, Language], ...] = (
     (REFERENCE, "en"),
@@ -40,6 +43,10 @@ def golden_texts() -> dict[str, str]:
     for spec, language in PICTURES:
         drawn = draw_dataflow(stages(spec, ISA).ir, language)
         texts[f"pictures/{spec}.{language}.svg"] = drawn
+    texts |= {f"cuda/{REFERENCE}/{file.path}": file.text for file in package(REFERENCE, GPU).files}
+    for spec in ON_GPU:
+        (kernel,) = (f for f in package(spec, GPU).files if f.path == "flash_forward.py")
+        texts[f"cuda/{spec}.py"] = kernel.text
     return texts
 
 

@@ -38,7 +38,7 @@ LAYERS: tuple[set[str], ...] = (
     {
         *("attention", "interpreter", "driver", "explain", "inputs", "check", "trial", "doctor"),
         *("bench", "kernels", "tile_census", "tile_maps", "tile_picture", "tile_text", "pictures"),
-        *("sweeps", "report"),
+        *("machine", "report", "sweeps"),
     },
     {"cli", "interop", "__init__"},
 )
@@ -53,6 +53,7 @@ LIBRARIES = {
     "filelock": {"sweeps"},
     "ml_dtypes": {"dtypes"},
     "numba": {"backends", "cache", "bench", "cli", "sweeps"},
+    "cuda": {"backends"},
     "llvmlite": {"backends", "cache", "bench"},
     "plotly": {"report"},
     "matplotlib": {"pictures", "tile_picture"},

@@ -13,7 +13,9 @@ import pytest
 from repo.generated import SPECS, TARGETS, stages
 from report.series import grid, write_series
 
-from attngen.backends.numba_cpu.emit import emit
+import attngen.backends.numba_cpu.emit
+import attngen.backends.numba_cuda.emit  # noqa: F401 - its modules are watched too
+from attngen.backends.dispatch import emit
 from attngen.pictures import draw_dataflow
 from attngen.render import environment, render, template_variables
 from attngen.report import report_page
