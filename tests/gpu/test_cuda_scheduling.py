@@ -38,7 +38,7 @@ def test_a_thread_holds_no_more_outputs_than_registers_are_set_aside() -> None:
     for value_dim in (16, 64, 128, 256, 1000):
         chosen = schedule(SM_80, {**SPEC, "value_dim": value_dim})
         rows = chosen.block_q.value // (2 * chosen.warps.value)
-        assert rows * chosen.value_panel.value // 16 <= 64
+        assert rows * chosen.value_panel.value // 16 <= 48
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_thread_holds_no_more_outputs_than_registers_are_set_aside() -> None:
         ),
         ({"warps": 32, "block_q": 256}, "of shared memory, and sm_86 gives it 99 KiB", "smaller"),
         ({"lanes": 8}, "'lanes' is no scheduling decision", "one of warps"),
-        ({"block_q": "many"}, "'block_q' must be an integer", "for example 64"),
+        ({"block_q": "many"}, "'block_q' must be an integer", "for example 48"),
     ],
 )
 def test_what_is_refused(values: dict[str, Any], message: str, hint: str) -> None:

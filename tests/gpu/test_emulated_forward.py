@@ -9,7 +9,7 @@ import pytest
 from gpu.emulation import Call, Emulated, emulated, random_call, reference, run
 from gpu.fake_driver import FakeDriver
 
-from attngen.accuracy import core_bound
+from attngen.accuracy import core_bound, element_bounds
 from attngen.targets import SM_80, SM_90A
 
 pytestmark = pytest.mark.numba
@@ -58,6 +58,8 @@ FEATURES: dict[str, dict[str, Any]] = {
     "off by one": {**CORE, "activation": "softmax_off_by_one", "causal": True},
     "sigmoid": {**CORE, "activation": "sigmoid", "activation_bias": -2, "causal": True},
     "relu": {**CORE, "activation": "relu"},
+    "bfloat16": {**EVERYTHING, "dtype": "bfloat16"},
+    "float16": {**CORE, "dtype": "float16", "causal": True},
     "mqa": {"heads": 6, "kv_heads": 1, "head_dim": 16, "causal": True},
     "odd sizes": {"heads": 2, "head_dim": 33, "value_dim": 7},
 }
@@ -73,7 +75,8 @@ def assert_close(
     kernel: Emulated, call: Call, out: Any, lse: Any, expected: Any, expected_lse: Any
 ) -> None:
     bound = core_bound(kernel.ir, call.q, call.k, call.v, call.inputs)
-    np.testing.assert_allclose(out, expected, rtol=0, atol=bound)
+    off = np.abs(out.astype(np.float64) - expected)
+    assert (off <= element_bounds(kernel.ir, bound, expected)).all(), off.max()
     if kernel.ir.activation is not None:
         return
     np.testing.assert_allclose(lse, expected_lse, rtol=1e-5, atol=bound)

@@ -22,7 +22,7 @@ from attngen.targets import CudaTarget
 
 # Registers of a thread that hold no part of a tile: addresses, sizes, what is being multiplied.
 OTHER_REGISTERS = 80
-SUM_REGISTERS = 64  # for a thread's share of the outputs; as many are left for its scores
+SUM_REGISTERS = 48  # for a thread's share of the outputs; more, and sm_80 spills
 MAX_WARPS = 32
 MOST_SCORES = 63  # of a thread in a block of keys: a bit of a whole number for each
 
