@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 from gpu.emulation import emulated
-from repo.generated import SHIPPED
+from repo.generated import GPUS, SHIPPED, targets
 
 from attngen.cache import Cache
 from attngen.driver import cached_package, run_stages
@@ -27,8 +27,9 @@ def figures(source: Any, arch: str, folder: Path) -> MachineFigures:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-@pytest.mark.parametrize("spec", SHIPPED)
+@pytest.mark.parametrize(
+    ("spec", "arch"), [(s, arch) for s in SHIPPED for arch in GPUS if arch in targets(s)]
+)
 def test_every_spec_compiles(spec: str, arch: str, tmp_path: Path) -> None:
     found = figures(spec, arch, tmp_path)
     assert found.arch == arch

@@ -83,3 +83,8 @@ def test_blocks_of_a_multiprocessor() -> None:
     assert SM_80.blocks(threads=128, registers=255, shared=38144) == 2
     assert SM_80.blocks(threads=128, registers=64, shared=60 << 10) == 2
     assert SM_86.blocks(threads=512, registers=32, shared=0) == 3
+
+
+def test_differential_attention_is_refused() -> None:
+    with pytest.raises(SpecError, match="differential attention is not computed on CUDA"):
+        run_stages("diff_transformer_3b", target=SM_80).schedule  # noqa: B018

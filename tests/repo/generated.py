@@ -82,6 +82,13 @@ FEATURES: dict[str, dict[str, Any]] = {
 SPECS = sorted([*SHIPPED, *FEATURES])
 
 
+def targets(spec: str) -> list[str]:
+    """The machines that there are kernels for: differential attention has none on a GPU."""
+    if stages(spec, AVX512.isa).ir.difference is None:
+        return list(TARGETS)
+    return [isa for isa in TARGETS if isa not in GPUS]
+
+
 @cache
 def stages(spec: str, isa: str) -> Stages:
     """The stages of compiling a spec of SPECS for a machine that is described by hand."""

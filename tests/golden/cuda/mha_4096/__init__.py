@@ -22,8 +22,8 @@ Modules
 Schedule
     warps = 4 (heuristic): enough threads to load together, few enough for each to hold a large
         tile
-    block_q = 64 (heuristic): 8 rows × 8 value columns a thread are 64 registers of outputs
-    block_kv = 64 (heuristic): 4 keys a thread for each of its rows; 4 blocks of 37 KiB fit a
+    block_q = 48 (heuristic): 6 rows × 8 value columns a thread are 48 registers of outputs
+    block_kv = 64 (heuristic): 4 keys a thread for each of its rows; 5 blocks of 32 KiB fit a
         multiprocessor's shared memory (164 KiB)
     depth = 32 (heuristic): slices of Q, K and V stay small beside the scores in shared memory
     value_panel = 128 (heuristic): every value column; 128 a block

@@ -33,16 +33,16 @@ KV_HEADS = 32
 THREADS = 128  # of a block
 GROUP_THREADS = 16  # threads that share rows
 ROW_GROUPS = 8
-BLOCK_Q = 64  # query rows of a block
+BLOCK_Q = 48  # query rows of a block
 BLOCK_KV = 64  # keys of a step
 DEPTH = 32  # elements of Q and K, or keys of V, in a slice
 VALUE_PANEL = 128  # value columns of a block
 VALUE_PANELS = 1
-ROWS = 8  # of a thread: rows, keys in Q Kᵀ, and value columns
+ROWS = 6  # of a thread: rows, keys in Q Kᵀ, and value columns
 KEYS = 4
 COLUMNS = 8
-SCORE_TILE = 32  # ROWS × KEYS
-OUTPUT_TILE = 64  # ROWS × COLUMNS
+SCORE_TILE = 24  # ROWS × KEYS
+OUTPUT_TILE = 48  # ROWS × COLUMNS
 QUERY_SCALE = ELEMENT(0.12751743082459868)  # brings the products into units of log2
 NEG_INF = ELEMENT(float("-inf"))
 
@@ -52,13 +52,13 @@ SCORE_STRIDE = 80
 
 # Where the parts of a block's shared memory begin, in elements.
 Q_SLICE = 0  # DEPTH elements of each query row: [row][d]
-K_SLICE = 2112  # DEPTH elements of each key: [key][d]
+K_SLICE = 1584  # DEPTH elements of each key: [key][d]
 V_SLICE = 0  # then, in their place, DEPTH rows of V: [key][column]
-SCORES = 4224  # scores, then weights: [row][key]
-ROW_MAX = 9344  # maximum of each row so far, in units of log2
-ROW_SUM = 9408  # sum of each row's weights so far
-RESCALE = 9472  # what a row's outputs shrink by
-SHARED_BYTES = 38144
+SCORES = 4096  # scores, then weights: [row][key]
+ROW_MAX = 7936  # maximum of each row so far, in units of log2
+ROW_SUM = 7984  # sum of each row's weights so far
+RESCALE = 8032  # what a row's outputs shrink by
+SHARED_BYTES = 32320
 
 DATA = types.CPointer(ELEMENT)
 SUMS = types.CPointer(ELEMENT)
