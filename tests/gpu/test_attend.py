@@ -82,7 +82,7 @@ def test_a_launch() -> None:
 
 
 def test_shared_memory_above_48_kib_is_enabled() -> None:
-    kernel, driver = emulated({"heads": 1, "head_dim": 256}, block_kv=128), Recorder()
+    kernel, driver = emulated({"heads": 1, "head_dim": 256}, block_kv=256), Recorder()
     given = arrays(kernel, driver, 1, 4, 4)
     del given["sink"]
     kernel.attend(driver, **given)
