@@ -205,8 +205,14 @@ def _product(one: Range, two: Range) -> Range:
     return min(corners), max(corners)
 
 
+def _may_be_zero(divisor: Range) -> bool:
+    """Whether a divisor may be 0; so it may where conditions contradict each other, low > high."""
+    low, high = divisor
+    return not (0 < low <= high or low <= high < 0)
+
+
 def _quotient(one: Range, two: Range) -> Range:
-    if two[0] <= 0 <= two[1]:
+    if _may_be_zero(two):
         size = max(abs(one[0]), abs(one[1]))
         return -size, size
     corners = [_floor_divided(a, b) for a in one for b in two]
@@ -259,7 +265,7 @@ def _finite_range(expr: Expr, facts: Facts) -> Range:
                     return one[0] - two[1], one[1] - two[0]
                 case "mul":
                     return _product(one, two)
-                case "div" if two[0] > 0 or two[1] < 0:
+                case "div" if not _may_be_zero(two):
                     corners = [a / b for a in one for b in two]
                     return min(corners), max(corners)
                 case "min":

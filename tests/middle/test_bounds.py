@@ -55,6 +55,16 @@ def test_ranges_hold_every_value(
     assert not np.isnan(values).any()
 
 
+@pytest.mark.parametrize("op", ["floordiv", "mod", "div"])
+@pytest.mark.parametrize("bounds", [(1, 0), (5, -5), (0, -1)])
+def test_what_contradicts_itself_divides_nothing(op: str, bounds: tuple[int, int]) -> None:
+    facts = Facts({"q": bounds, "k": (3, 9)}, lambda _: (-7, 7))
+    one, two = (Unary("float", x) if op == "div" else x for x in (K, Q))
+    low, high = value_range(Binary(op, one, two), facts)
+    assert not math.isnan(low)
+    assert not math.isnan(high)
+
+
 def bias(*indices: Expr) -> Load:
     return Load("bias", indices)
 
