@@ -21,6 +21,7 @@ COMMANDS = [
     "show",
     "explain",
     "sweep",
+    "report",
     "bench",
     "specs",
     "schema",

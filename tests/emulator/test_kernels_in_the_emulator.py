@@ -133,7 +133,7 @@ def parameters(memory: GlobalMemory, *arrays: Array | Region) -> list[Region | i
 @pytest.mark.numba
 @pytest.mark.parametrize("size", [1, 100, 257])
 def test_compiled_addition(size: int) -> None:
-    from emulator import kernels
+    from emulator import sample_kernels as kernels
     from numba.cuda import types
 
     vector = types.float32[::1]
@@ -153,7 +153,7 @@ def test_compiled_addition(size: int) -> None:
 @needs_compiler
 @pytest.mark.numba
 def test_compiled_blocks_in_shared_memory() -> None:
-    from emulator import kernels
+    from emulator import sample_kernels as kernels
     from numba.cuda import types
 
     matrix = types.float32[:, ::1]
@@ -183,7 +183,7 @@ def test_compiled_blocks_in_shared_memory() -> None:
 @needs_compiler
 @pytest.mark.numba
 def test_compiled_reduction_in_warps() -> None:
-    from emulator import kernels
+    from emulator import sample_kernels as kernels
     from numba.cuda import types
 
     ptx = kernels.ptx_of(kernels.row_sums, types.float32[:, ::1], types.float32[::1], threads=128)
@@ -200,7 +200,7 @@ def test_compiled_reduction_in_warps() -> None:
 @needs_compiler
 @pytest.mark.numba
 def test_compiled_last_block() -> None:
-    from emulator import kernels
+    from emulator import sample_kernels as kernels
     from numba.cuda import types
 
     vector = types.float32[::1]
@@ -227,7 +227,7 @@ def test_compiled_last_block() -> None:
 @needs_compiler
 @pytest.mark.numba
 def test_the_kept_kernel_is_what_is_compiled_now() -> None:
-    from emulator import kernels
+    from emulator import sample_kernels as kernels
 
     ptx = kernels.ptx_of(kernels.tile_product, *kernels.TILE_TYPES, threads=128)
     assert kernels.TILE_SHARED == SHARED
